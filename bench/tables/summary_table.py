@@ -31,9 +31,12 @@ def _gpu(machine):
 
 
 def _cell(rows, key):
-    """The mean and, in brackets, the worst of the rows that have the figure on both sides."""
+    """The mean and, in brackets, the worst of the rows that have the figure on both sides, if half
+    of them have it: a few do not speak for all."""
     found = [ratio for row in rows if (ratio := row.ratio(key))]
-    return f"{statistics.geometric_mean(found):.2f} ({max(found):.2f})" if found else "-"
+    if not found or 2 * len(found) < len(rows):
+        return "-"
+    return f"{statistics.geometric_mean(found):.2f} ({max(found):.2f})"
 
 
 def _line(name, what):

@@ -88,23 +88,30 @@ struct TiledProduct {
   // What it takes at least, since each tile makes its whole sum: a library has slices of sums, and
   // smaller tiles.
   int64_t whole_sums_ps = 0;
-  bool own = false;  // what was priced is this very kernel, without an epilogue
+  int64_t tiles = 1;  // of the result
+  bool own = false;   // what was priced is this very kernel, without an epilogue
 };
 
+int64_t TilesOf(const GemmTile& tile, const MatMulCall& call) {
+  return std::max<int64_t>(
+      Product({Elements(call.batch), CeilDiv(call.m, tile.m), CeilDiv(call.n, tile.n)}), 1);
+}
+
 // Groups are multiplied by these kernels anyway.
-TiledProduct ProductOfGroups(const GroupedMatMulCall& call, int64_t call_ps,
+TiledProduct ProductOfGroups(const GroupedMatMulCall& call, const MatMulCall& all, int64_t call_ps,
                              const DeviceSpec& device) {
   const GemmTile tile =
       MultiplierTileFor(call, {.sms = device.sms, .shared_bytes = device.staged_bytes_per_block});
-  return {.best = {.tile = tile}, .ps = call_ps, .own = true};
+  return {.best = {.tile = tile}, .ps = call_ps, .tiles = TilesOf(tile, all), .own = true};
 }
 
 TiledProduct ProductOf(const MatMulEpilogue& row, const Fusion& fusion, const DeviceSpec& device) {
   const EpilogueProduct made = fusion.product();
-  if (made.groups) return ProductOfGroups(*made.groups, fusion.call->price_ps, device);
   const MatMulCall& call = made.matmul;
+  if (made.groups) return ProductOfGroups(*made.groups, call, fusion.call->price_ps, device);
   TiledProduct product{.best = BestGemmTile(row, call.m, call.n, device)};
   product.ps = TimeBy(product.best, fusion.call->price_ps, device);
+  product.tiles = TilesOf(product.best.tile, call);
   product.operands_ps = TransferPs(fusion.call->read_bytes, device.hbm_bytes_per_s);
   if (SizeBytes(call.in_dtype) == 2) {
     product.whole_sums_ps = TimeBy(product.best, TiledMatMulPs(call, GemmTile{}.m, device), device);
@@ -126,45 +133,58 @@ Pass PassOf(const Group& rest, const DeviceSpec& device) {
 }
 
 // Two halves of a block take turns: one multiplies while the other makes its epilogue. Either the
-// tensor cores never wait, or each half is always at work.
+// tensor cores never wait, or each half is always at work. Nothing hides the arithmetic of a
+// block's last tile, by one warp for each of an SM's schedulers, and the second half waits for the
+// first product: where a block has one tile or two, that is much of what it takes.
 struct FusedPrice {
   int64_t multiplying_ps = 0, taking_turns_ps = 0;
+  int64_t last_tile_ps = 0;      // its arithmetic, in the former
+  int64_t first_product_ps = 0;  // in the latter
   int64_t ps() const { return std::max(multiplying_ps, taking_turns_ps); }
 };
 
-FusedPrice PriceOf(const MatMulEpilogue& row, const TiledProduct& product, const Pass& pass) {
+FusedPrice PriceOf(const MatMulEpilogue& row, const TiledProduct& product, const Pass& pass,
+                   const DeviceSpec& device) {
   const int64_t as_library = product.own ? product.ps
                                          : Share(product.ps, row.product_ppm) +
                                                Share(product.operands_ps, row.operand_wait_ppm);
   const int64_t arithmetic_ps = Share(pass.arithmetic_ps, row.arithmetic_ppm);
-  return {.multiplying_ps = std::max(as_library, product.whole_sums_ps),
-          .taking_turns_ps = product.ps / 2 + Share(pass.ps + arithmetic_ps, row.pass_ppm)};
+  FusedPrice price;
+  price.last_tile_ps = MulDiv(arithmetic_ps, device.sms, product.tiles);
+  price.multiplying_ps = std::max(as_library, product.whole_sums_ps) + price.last_tile_ps;
+  if (product.tiles <= device.sms) return price;  // nobody takes turns
+  const int64_t of_block = CeilDiv(product.tiles, device.sms);
+  price.first_product_ps = product.ps / of_block;
+  price.taking_turns_ps =
+      product.ps / 2 + Share(pass.ps + arithmetic_ps, row.pass_ppm) + price.first_product_ps;
+  return price;
 }
 
 std::vector<Term> FusedTerms(const MatMulEpilogue& row, const TiledProduct& product,
-                             const Pass& pass) {
-  const FusedPrice price = PriceOf(row, product, pass);
+                             const Pass& pass, const DeviceSpec& device) {
+  const FusedPrice price = PriceOf(row, product, pass, device);
   const bool waits = price.taking_turns_ps > price.multiplying_ps;
   const std::string by_tiles =
       absl::StrCat("by tiles of ", product.best.tile.m, "x", product.best.tile.n);
-  return {
-      {"product", price.multiplying_ps, !waits,
-       product.own ? absl::StrCat("as without an epilogue, ", by_tiles)
-                   : absl::StrFormat(
-                         "%.2f x %.1f us of the library + %.2f x %.1f us of its operands, at "
-                         "least %.1f us, %s%s",
-                         row.product_ppm / 1e6, product.ps / 1e6, row.operand_wait_ppm / 1e6,
-                         product.operands_ps / 1e6, product.whole_sums_ps / 1e6, by_tiles,
-                         product.best.time_ppm == kPpm
-                             ? ""
-                             : absl::StrFormat(": %.2f of the reference tile's time",
-                                               static_cast<double>(product.best.time_ppm) / 1e6))},
-      {"turns", price.taking_turns_ps, waits,
-       absl::StrFormat(
-           "half of the product's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
-           "arithmetic)",
-           product.ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, row.arithmetic_ppm / 1e6,
-           pass.arithmetic_ps / 1e6)}};
+  return {{"product", price.multiplying_ps, !waits,
+           (product.own
+                ? absl::StrCat("as without an epilogue, ", by_tiles)
+                : absl::StrFormat(
+                      "%.2f x %.1f us of the library + %.2f x %.1f us of its operands, at "
+                      "least %.1f us, %s%s",
+                      row.product_ppm / 1e6, product.ps / 1e6, row.operand_wait_ppm / 1e6,
+                      product.operands_ps / 1e6, product.whole_sums_ps / 1e6, by_tiles,
+                      product.best.time_ppm == kPpm
+                          ? ""
+                          : absl::StrFormat(": %.2f of the reference tile's time",
+                                            static_cast<double>(product.best.time_ppm) / 1e6))) +
+               absl::StrFormat(" + %.1f us of a last tile's arithmetic", price.last_tile_ps / 1e6)},
+          {"turns", price.taking_turns_ps, waits,
+           absl::StrFormat(
+               "half of the product's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
+               "arithmetic) + %.1f us of a first tile's product",
+               product.ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, row.arithmetic_ppm / 1e6,
+               pass.arithmetic_ps / 1e6, price.first_product_ps / 1e6)}};
 }
 
 }  // namespace
@@ -188,7 +208,7 @@ GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group) {
   const Chosen chosen = Implementation(pricer.device(), fusion.product().matmul, ir);
   if (chosen.row == nullptr) return refuse(chosen.reason);
   price.ps = PriceOf(*chosen.row, ProductOf(*chosen.row, fusion, pricer.device()),
-                     PassOf(*rest, pricer.device()))
+                     PassOf(*rest, pricer.device()), pricer.device())
                  .ps();
   return price;
 }
@@ -215,8 +235,8 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
   Group fused{.nodes = group.ops,
               .inputs = fusion.call->inputs,
               .outputs = std::move(rest.outputs),
-              .terms = FusedTerms(*chosen.row, multiplied, pass),
-              .price_ps = PriceOf(*chosen.row, multiplied, pass).ps(),
+              .terms = FusedTerms(*chosen.row, multiplied, pass, pricer.device()),
+              .price_ps = PriceOf(*chosen.row, multiplied, pass, pricer.device()).ps(),
               .workspace_bytes = rest.workspace_bytes,
               .read_bytes = fusion.call->read_bytes + rest.read_bytes -
                             pricer.graph().type(product.node).size_bytes(),

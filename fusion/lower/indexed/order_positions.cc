@@ -80,8 +80,7 @@ class Positions {
       default: break;
     }
     switch (g_.op(id)) {
-      case Op::reshape:
-        return IsOrdered(operands[0]) ? Way::kMade : Way::kGathered;
+      case Op::reshape: return IsOrdered(operands[0]) ? Way::kMade : Way::kGathered;
       case Op::expand:
         if (g_.type(operands[0]).rank() == g_.type(v).rank() && IsOrdered(operands[0]))
           return Way::kMade;
@@ -148,9 +147,8 @@ class Positions {
   // Whether each operand is added as a whole.
   bool AddsWhole(NodeId id) const {
     const auto operands = g_.operands(id);
-    return std::all_of(operands.begin(), operands.end(), [&](ValueId o) {
-      return g_.type(o).shape == g_.type(id).shape;
-    });
+    return std::all_of(operands.begin(), operands.end(),
+                       [&](ValueId o) { return g_.type(o).shape == g_.type(id).shape; });
   }
 
   // Rows of a table that its first axis numbers, at an index whose first axis numbers positions.
@@ -160,8 +158,8 @@ class Positions {
         !IsOrdered(operands[1])) {
       return Way::kGathered;
     }
-    const bool told = BehindReshapes(g_, operands[1]) == index_ &&
-                      g_.type(operands[0]).shape[0] == sorted_.rows;
+    const bool told =
+        BehindReshapes(g_, operands[1]) == index_ && g_.type(operands[0]).shape[0] == sorted_.rows;
     return told ? Way::kByRows : Way::kMade;
   }
 
@@ -200,10 +198,10 @@ class Orderer {
       Attrs attrs = g_.node(id).attrs;
       attrs.Set("in_order", int64_t{1});
       rewriter_.UseOrigin(id);
-      rewriter_.Set({id, 0}, rewriter_.builder().Add(Op::segment_add,
-                                                     {rewriter_.New(operands[0]),
-                                                      rewriter_.New(operands[1]), src},
-                                                     std::move(attrs)));
+      rewriter_.Set({id, 0}, rewriter_.builder().Add(
+                                 Op::segment_add,
+                                 {rewriter_.New(operands[0]), rewriter_.New(operands[1]), src},
+                                 std::move(attrs)));
     }
     return rewriter_.Finish();
   }

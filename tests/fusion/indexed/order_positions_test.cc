@@ -1,5 +1,5 @@
-// What several sums at the same indices read of positions is put in their order once: when, and that
-// the sums are the same, bit by bit.
+// What several sums at the same indices read of positions is put in their order once: when, and
+// that the sums are the same, bit by bit.
 #include "fusion/lower/indexed/order_positions.h"
 
 #include <utility>
