@@ -45,7 +45,7 @@ PARTS = {
         "runtime/ops/scatter_lines/generated_scatter_lines.cc",
         "runtime/ops/scatter_lines/generated_scatter_lines.h"),
     "order of positions": _feature(
-        "position_order", "sums at the same indices read what they share of positions anywhere",
+        "position_order", "sums at the same indices read what they share where each index stood",
         "fusion/lower/indexed/order_positions.cc", "fusion/lower/indexed/order_positions.h"),
     "sums of slices": _feature(
         "sums_of_slices", "each slice is added up by itself",

@@ -148,7 +148,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   }
   RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan,
                                                 std::make_shared<RegionResults>()));
-  const bool sums = SumsShareIndices(graph), images = HasConvolutions(graph);
+  const bool sums = HasSumsInOrder(best.lowered.graph), images = HasConvolutions(graph);
   if (!PricesDecide(options) || (!sums && !images)) return best;
   PlanOptions chosen = with_plan ? options : FreeOf(options);
   for (const absl::string_view feature : kTriedFeatures) {

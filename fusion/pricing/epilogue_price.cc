@@ -73,11 +73,15 @@ Chosen Implementation(const DeviceSpec& device, const MatMulCall& product,
   return chosen;
 }
 
-// A matmul that takes the library so long, by a tile of which the multiplying takes as much longer:
-// all of it but its launch and call.
+// Of what a matmul takes the library, the multiplying: all of it but its launch and call.
+int64_t MultipliedPs(int64_t product_ps, const DeviceSpec& device) {
+  return std::max<int64_t>(product_ps - device.launch_graph_ps - device.library_call_ps, 0);
+}
+
+// A matmul that takes the library so long, by a tile of which the multiplying takes as much longer.
 int64_t TimeBy(const GemmCandidate& tile, int64_t product_ps, const DeviceSpec& device) {
-  const int64_t fixed = std::min(product_ps, device.launch_graph_ps + device.library_call_ps);
-  return fixed + Share(product_ps - fixed, tile.time_ppm);
+  const int64_t multiplied_ps = MultipliedPs(product_ps, device);
+  return product_ps - multiplied_ps + Share(multiplied_ps, tile.time_ppm);
 }
 
 // The matmul by its best tile.
@@ -152,9 +156,9 @@ FusedPrice PriceOf(const MatMulEpilogue& row, const TiledProduct& product, const
   FusedPrice price;
   price.last_tile_ps = MulDiv(arithmetic_ps, device.sms, product.tiles);
   price.multiplying_ps = std::max(as_library, product.whole_sums_ps) + price.last_tile_ps;
-  if (product.tiles <= device.sms) return price;  // nobody takes turns
-  const int64_t of_block = CeilDiv(product.tiles, device.sms);
-  price.first_product_ps = product.ps / of_block;
+  if (product.tiles > device.sms) {  // else no half has a second product to wait for
+    price.first_product_ps = MultipliedPs(product.ps, device) / CeilDiv(product.tiles, device.sms);
+  }
   price.taking_turns_ps =
       product.ps / 2 + Share(pass.ps + arithmetic_ps, row.pass_ppm) + price.first_product_ps;
   return price;

@@ -134,6 +134,27 @@ TEST_CASE("an epilogue of few tiles is left apart by its price") {
   CHECK(Epilogues(PlanWith(SquaredRelu(32768, 2048, 512), *device).plan) == 1);
 }
 
+TEST_CASE("an epilogue of many bytes behind a tile for each SM costs what they take") {
+  GraphBuilder b("bytes");
+  const auto input = [&](absl::string_view name, DType dtype, Shape shape) {
+    return b.Input({dtype, std::move(shape)},
+                   {.name = std::string(name), .kind = InputKind::kSaved, .alignment = 16});
+  };
+  const Shape shape = {1536, 1408};
+  const ValueId product =
+      b.MatMul(input("a", DType::kBf16, {1536, 64}), input("w", DType::kBf16, {64, 1408}));
+  const ValueId s =
+      b.Add(Op::add, {b.Cast(product, DType::kFp32), input("u", DType::kFp32, shape)});
+  b.Output(b.Add(Op::add, {s, input("v", DType::kFp32, shape)}), "t");
+  b.Output(s, "s");
+  const auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  const auto device = LoadDeviceSpec("h100");
+  REQUIRE(device.ok());
+  const PlanSummary summary = PlanWith(*graph, *device).plan.summary;
+  CHECK(summary.bound_ps <= summary.price_ps);
+}
+
 TEST_CASE("a product may have an epilogue in a region of any size") {
   GraphBuilder b("wide");
   const ValueId dy = b.Input({DType::kBf16, {512, 64}},

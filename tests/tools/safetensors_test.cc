@@ -49,6 +49,17 @@ TEST_CASE("a bundle reads back what was written, by name") {
   CHECK(parsed->Find("input/3") == nullptr);
 }
 
+TEST_CASE("tensors of a file have no gaps between them") {
+  auto parsed = ParseBundle(SerializeBundle(Example()));
+  REQUIRE(parsed.status().ToString() == "OK");
+  uint64_t end = 0;
+  for (const BundleTensor& t : parsed->tensors) {
+    CHECK(t.offset == end);
+    end += static_cast<uint64_t>(t.type.size_bytes());
+  }
+  CHECK(parsed->data.size() == end);
+}
+
 TEST_CASE("a file is written whole or not at all, and a missing one is named") {
   const std::string folder =
       (std::filesystem::temp_directory_path() / absl::StrCat("bundle_test_", getpid())).string();

@@ -203,10 +203,12 @@ absl::StatusOr<Bundle> ReadBundle(RegularFile file) {
   return bundle;
 }
 
-// What stands before the data.
+// What stands before the data. In a file tensors lie one behind the other without gaps, which the
+// format's own readers refuse.
 std::string FrontOf(const Bundle& bundle) {
   Json header = Json::object();
   header["__metadata__"] = {{"format", "retrograd.bundle.v1"}};
+  int64_t offset = 0;
   for (const BundleTensor& t : bundle.tensors) {
     const char* dtype = nullptr;
     for (const DTypeName& n : kNames) {
@@ -214,10 +216,11 @@ std::string FrontOf(const Bundle& bundle) {
     }
     header[t.name] = {{"dtype", dtype},
                       {"shape", t.type.shape},
-                      {"data_offsets", {t.offset, t.offset + t.type.size_bytes()}}};
+                      {"data_offsets", {offset, offset + t.type.size_bytes()}}};
+    offset += t.type.size_bytes();
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors lie aligned in the file
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data lies aligned in the file
   std::string bytes;
   for (int i = 0; i < kLengthBytes; ++i) {
     bytes.push_back(static_cast<char>(text.size() >> (8 * i) & 0xff));
@@ -283,7 +286,9 @@ absl::StatusOr<Bundle> LoadBundle(const std::string& path) {
 }
 
 std::string SerializeBundle(const Bundle& bundle) {
-  return absl::StrCat(FrontOf(bundle), bundle.data);
+  std::string bytes = FrontOf(bundle);
+  for (const BundleTensor& t : bundle.tensors) absl::StrAppend(&bytes, bundle.Bytes(t));
+  return bytes;
 }
 
 absl::Status SaveBundle(const Bundle& bundle, const std::string& path) {
@@ -291,7 +296,9 @@ absl::Status SaveBundle(const Bundle& bundle, const std::string& path) {
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", temporary));
   absl::Status status = WriteAll(file, FrontOf(bundle));
-  if (status.ok()) status = WriteAll(file, bundle.data);
+  for (const BundleTensor& t : bundle.tensors) {
+    if (status.ok()) status = WriteAll(file, bundle.Bytes(t));
+  }
   if (status.ok() && fsync(file) != 0) status = absl::ErrnoToStatus(errno, "fsync");
   if (close(file) != 0 && status.ok()) status = absl::ErrnoToStatus(errno, "close");
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <queue>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@
 namespace retrograd {
 namespace {
 
-// The list that the node's sum goes by, if its source has one axis of positions in front.
+// Whether the node sums rows by a list, which stand as the indices did that were sorted.
 bool IsSumOfRows(const BackwardGraph& g, NodeId id) {
   if (g.op(id) != Op::segment_add) return false;
   const Attrs& attrs = g.node(id).attrs;
@@ -43,8 +44,11 @@ class Positions {
         index_(BehindReshapes(g, g.operands(list)[0])),
         sorted_{.rows = g.node(list).attrs.Int("rows"), .indices = g.type(index_).elements()} {
     for (NodeId sum : sums) Want(g.operands(sum)[2], sum);
-    for (uint32_t i = Index(sums.back()); i-- > 0;) {
-      for (uint32_t r = 0; r < g.node(NodeId{i}).results.size(); ++r) FollowBack({NodeId{i}, r});
+    // What reads a value stands behind it: once it is the last one, all have been followed.
+    while (!open_.empty()) {
+      const ValueId last = open_.top();
+      open_.pop();
+      FollowBack(last);
     }
     const absl::flat_hash_set<NodeId> own(sums.begin(), sums.end());
     closed_ = std::all_of(made_.begin(), made_.end(), [&](ValueId v) {
@@ -65,7 +69,11 @@ class Positions {
   NodeId list() const { return list_; }
   ValueId index() const { return index_; }
   const SortedIndices& sorted() const { return sorted_; }
-  bool Wanted(ValueId v) const { return wanted_.contains(v); }
+  std::vector<ValueId> Wanted() const {
+    std::vector<ValueId> values;
+    for (const auto& [v, reader] : wanted_) values.push_back(v);
+    return values;
+  }
 
   Way WayOf(ValueId v) const {
     const NodeId id = v.node;
@@ -122,9 +130,7 @@ class Positions {
 
   // From a value that is wanted in order to what it is made of.
   void FollowBack(ValueId v) {
-    const auto at = wanted_.find(v);
-    if (at == wanted_.end()) return;
-    const NodeId reader = at->second;
+    const NodeId reader = wanted_.at(v);
     const Way way = WayOf(v);
     if (way == Way::kGathered && reader == kSeveral) shares_ = true;
     if (way != Way::kMade && way != Way::kByRows) return;
@@ -141,6 +147,7 @@ class Positions {
 
   void Want(ValueId v, NodeId reader) {
     const auto [at, added] = wanted_.try_emplace(v, reader);
+    if (added) open_.push(v);
     if (!added && at->second != reader) at->second = kSeveral;
   }
 
@@ -169,6 +176,12 @@ class Positions {
   const SortedIndices sorted_;
   // In the list's order, with the only sum that reads it, or kSeveral.
   absl::flat_hash_map<ValueId, NodeId> wanted_;
+  struct Earlier {
+    bool operator()(ValueId a, ValueId b) const {
+      return std::pair(Index(a.node), a.result) < std::pair(Index(b.node), b.result);
+    }
+  };
+  std::priority_queue<ValueId, std::vector<ValueId>, Earlier> open_;  // not followed yet
   std::vector<ValueId> made_;
   bool shares_ = false, closed_ = false;
 };
@@ -227,15 +240,19 @@ class Orderer {
   // The nodes whose values something reads in their given order.
   void FindNeeded() {
     needed_.assign(g_.num_nodes(), false);
+    absl::flat_hash_map<NodeId, std::vector<std::pair<ValueId, const Positions*>>> wanted;
+    for (const auto& [list, ordered] : by_list_) {
+      for (ValueId v : ordered.positions.Wanted()) {
+        wanted[v.node].emplace_back(v, &ordered.positions);
+      }
+    }
     for (const GraphOutput& out : g_.outputs()) {
       if (out.value) needed_[Index(out.value->node)] = true;
     }
     for (uint32_t i = static_cast<uint32_t>(g_.num_nodes()); i-- > 0;) {
       const NodeId id{i};
-      for (const auto& [list, ordered] : by_list_) {
-        for (uint32_t r = 0; r < g_.node(id).results.size(); ++r) {
-          if (ordered.positions.Wanted({id, r})) NeedForOrdered({id, r}, ordered.positions);
-        }
+      if (const auto at = wanted.find(id); at != wanted.end()) {
+        for (const auto& [v, positions] : at->second) NeedForOrdered(v, *positions);
       }
       needed_[i] = needed_[i] || g_.op(id) == Op::input;
       if (!needed_[i]) continue;
@@ -328,12 +345,10 @@ ValueId Orderer::OrderedList::Told(std::optional<ValueId>& told, int64_t first,
 
 }  // namespace
 
-bool SumsShareIndices(const BackwardGraph& graph) {
-  absl::flat_hash_set<ValueId> seen;
+bool HasSumsInOrder(const BackwardGraph& graph) {
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     const NodeId id{i};
-    if (graph.pattern(id) != Pattern::kScatter) continue;
-    if (!seen.insert(BehindReshapes(graph, graph.operands(id)[1])).second) return true;
+    if (graph.op(id) == Op::segment_add && graph.node(id).attrs.Int("in_order") == 1) return true;
   }
   return false;
 }

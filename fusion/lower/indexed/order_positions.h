@@ -10,14 +10,13 @@
 
 namespace retrograd {
 
-// Whether several sums go by one index, so that ordering may have something to do. Of a graph
-// before its indices are sorted. Takes time linear in the nodes.
-bool SumsShareIndices(const BackwardGraph& graph);
-
 // The graph with segment_adds whose sources stand in order, for each list of several of them that
 // share something of each position, if nothing else needs what is made of it in the given order.
 // Whether that pays, prices of whole plans tell (fusion/planner/planner.cc).
 absl::StatusOr<BackwardGraph> OrderPositions(const BackwardGraph& graph);
+
+// Whether any sum of a lowered graph goes so.
+bool HasSumsInOrder(const BackwardGraph& graph);
 
 }  // namespace retrograd
 

@@ -84,10 +84,20 @@ class Privatizer {
     }
   }
 
+  // Whether it puts something of each position in the order of a sorted list, for all that read it
+  // (fusion/lower/indexed/order_positions.h).
+  bool IsInListOrder(NodeId gather) const {
+    const ValueId index = g_.operands(gather)[1];
+    return g_.op(index.node) == Op::slice &&
+           g_.op(g_.operands(index.node)[0].node) == Op::sort_indices;
+  }
+
   // Whether a gather that others read, too, lies behind the value, with pointwise ops and views
   // alone between. Adds those to `ops`.
   bool SharesGather(ValueId v, int* ops) const {
-    if (g_.pattern(v.node) == Pattern::kGather) return g_.uses(v.node).size() > 1;
+    if (g_.pattern(v.node) == Pattern::kGather) {
+      return g_.uses(v.node).size() > 1 && !IsInListOrder(v.node);
+    }
     if (!Passes(v.node) || ++*ops > kMostOps) return false;
     bool shares = false;
     for (ValueId operand : g_.operands(v.node)) shares |= SharesGather(operand, ops);
