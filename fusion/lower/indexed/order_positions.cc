@@ -67,7 +67,6 @@ class Positions {
   bool Pays() const { return shares_ && closed_; }
 
   NodeId list() const { return list_; }
-  ValueId index() const { return index_; }
   const SortedIndices& sorted() const { return sorted_; }
   std::vector<ValueId> Wanted() const {
     std::vector<ValueId> values;
