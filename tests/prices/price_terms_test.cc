@@ -310,6 +310,7 @@ TEST_CASE("barriers cost their rounds in each wave of blocks") {
                   [&](const Example& e, const KernelPricer& pricer, const Schedule& chosen) {
                     const KernelTemplate& t = TemplateOf(chosen);
                     if (t.barrier_rounds == nullptr || t.working_launch != nullptr) return;
+                    if (chosen.cluster > 1) return;  // its exchanges have a price of their own
                     const Price price = pricer.Of(chosen, true);
                     const int64_t blocks = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
                     const int64_t waves = CeilDiv(chosen.blocks, d.sms * blocks);
