@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/point_printer.h"
 #include "codegen/print/sized_number.h"
@@ -176,26 +177,44 @@ class Sums {
     segment("last");
     const std::string rows = Sized(s_.table_rows);
     if (results_.stores()) {
-      out_.Line("const int from = first_cut || first_from >= begin || first_key >= ", rows,
-                " ? begin : first_to;");
-      out_.Line("const int to = last_key >= ", rows, " || last_cut ? end : last_to;");
+      out_.Line("const int from = ",
+                OfRange(absl::StrCat("first_cut || first_from >= begin || first_key >= ", rows,
+                                     " ? begin : first_to")),
+                ";");
+      out_.Line("const int to = ",
+                OfRange(absl::StrCat("last_key >= ", rows, " || last_cut ? end : last_to")), ";");
     } else {
-      out_.Line("const int from = first_cut || first_from >= begin ? begin : first_to;");
-      out_.Line("const int to = last_key >= ", rows, " ? last_from : last_cut ? end : last_to;");
+      out_.Line("const int from = ", OfRange("first_cut || first_from >= begin ? begin : first_to"),
+                ";");
+      out_.Line(
+          "const int to = ",
+          OfRange(absl::StrCat("last_key >= ", rows, " ? last_from : last_cut ? end : last_to")),
+          ";");
     }
+    if (selects()) out_.Line("const int limit = last_cut ? to - 1 : to;");
     if (!results_.folds()) return;
-    out_.Line("const int last = rg_max(to - 1, begin);");
+    out_.Line("const int last = rg_max(to - 1, ", OfRange("begin"), ");");
     results_.PrintLongest();
   }
 
+  // Where blocks share their positions a thread counts from the first of the block's.
+  std::string OfRange(absl::string_view position) const {
+    if (!shares_) return std::string(position);
+    const bool single = !absl::StrContains(position, ' ');
+    return single ? absl::StrCat(position, " - first") : absl::StrCat("(", position, ") - first");
+  }
+  // Whether what stands behind a thread's last position is read as it is and left out of the sums,
+  // by choices in place of branches.
+  bool selects() const { return shares_ && !results_.folds() && shared_.rows_alone; }
+
   // The number of position u of a batch; of positions behind the thread's last, that one's.
-  std::string Position() const { return whole_ ? "k0 + u" : ClampedPosition(); }
+  std::string Position() const { return whole_ || selects() ? "k0 + u" : ClampedPosition(); }
   std::string ClampedPosition() const {
     return results_.folds() ? "rg_min(k0 + u, last)" : "rg_min(k0 + u, to - 1)";
   }
   // Where the source of position u of a batch stands.
   std::string Place() const {
-    if (in_order()) return Position();
+    if (in_order()) return shares_ ? absl::StrCat("first + ", Position()) : Position();
     return shares_ ? "shared_places[at]" : "places[u]";
   }
   // Whether position u is the thread's; "": all of the batch are.
@@ -359,6 +378,10 @@ class Sums {
               results_.folds() ? "k0 - from < longest" : "k0 < to", "; k0 += ", at_once_, ")");
     PrintBatch();
     out_.Close();
+    if (!selects()) return;
+    out_.Open("if (last_cut)");
+    PrintStoreOfPart("last_key == first_key ? 0 : 1");
+    out_.Close();
   }
 
   // Leaves k0 behind them.
@@ -395,13 +418,14 @@ class Sums {
     const bool places = !shares_ && !in_order() && (!IsConstant() || !results_.Roots().empty());
     if (places) out_.Line("int places[", at_once_, "];");
     Unrolled("u", at_once_ + 1);
-    if (whole_) {
-      // The one behind a whole batch may be nobody's.
+    // The one behind a whole batch may be nobody's.
+    const bool behind = whole_ && !selects();
+    if (behind) {
       out_.Line("const int at = u < ", at_once_, " ? k0 + u : ", ClampedPosition(), ";");
     }
-    const std::string position = whole_ ? "at" : Position();
+    const std::string position = behind ? "at" : Position();
     if (shares_) {
-      out_.Line("keys[u] = shared_keys[", position, " - first];");
+      out_.Line("keys[u] = shared_keys[", position, "];");
     } else {
       out_.Line("int pair[2];");
       out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair(position), ", pair);");
@@ -468,7 +492,7 @@ class Sums {
     out_.Line("rg_pack<", StorageName(stored), ", ", lanes, "> ", name, "[", at_once_ * packs,
               "];");
     printer_.SetHome(load,
-                     {.lane = absl::StrCat("rg_lane(", name, "[", first,
+                     {.lane = absl::StrCat("rg_lane_of_word(", name, "[", first,
                                            packs > 1 ? absl::StrCat(" + j / ", lanes) : "", "], ",
                                            packs > 1 ? absl::StrCat("j % ", lanes) : "j", ")"),
                       .pack = absl::StrCat(name, " + ", first)});
@@ -501,7 +525,7 @@ class Sums {
       for (const Indirect& ind : instrs[i].indirect) read[ind.instr] = true;
     }
     for (int i : roots) read[i] = true;
-    out_.Line("[[maybe_unused]] const int at = ", Position(), " - first;");
+    out_.Line("[[maybe_unused]] const int at = ", Position(), ";");
     for (int i : shared_.keys) {
       if (!read[i]) continue;
       out_.Line("const int ", OwnName(i), " = ", certain() ? "keys[u]" : RowOfKey("keys[u]"), ";");
@@ -510,8 +534,10 @@ class Sums {
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       const int i = shared_.values[v];
       if (!read[i]) continue;
-      out_.Line("const ", ComputeName(SharedType(v)), " ", OwnName(i), " = ", SharedName(i),
-                "[at];");
+      const std::string shared = absl::StrCat(SharedName(i), "[at]");
+      const bool chosen = selects() && !whole_ && shared_.rows[v] > 0;
+      out_.Line("const ", ComputeName(SharedType(v)), " ", OwnName(i), " = ",
+                chosen ? absl::StrCat(IsOwn(), " ? ", shared, " : -1") : shared, ";");
       printer_.SetHome(i, {.lane = OwnName(i), .row = shared_.rows[v] > 0, .certain = certain()});
     }
   }
@@ -554,7 +580,38 @@ class Sums {
     for (int i : instrs) printer_.SetKnown(i, true);
   }
 
+  // Adds the values up, and stores the sum of each segment that ends; of one that goes on in
+  // another chunk PrintSegments does.
+  void PrintSelectedSteps() {
+    Unrolled("u", at_once_);
+    out_.Line("const int key = keys[u];");
+    if (!whole_) out_.Open("if (", IsOwn(), ")");
+    out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
+    if (!whole_) out_.Close();
+    const std::string before_last =
+        whole_ ? absl::StrCat("(u < ", at_once_ - 1, " || k0 + u < limit)") : "k0 + u < limit";
+    out_.Open("if (", before_last, " && keys[u + 1] != key)");
+    PrintStoreOfSegment("first_cut && key == first_key", "0");
+    out_.Line(ClearSum());
+    for (int i = 0; i < 2; ++i) out_.Close();
+  }
+
+  // Stores "sum" of the segment of "key" into the workspace where it is cut, else into the table.
+  void PrintStoreOfSegment(absl::string_view cut, absl::string_view slot) {
+    out_.Open("if (", cut, ")");
+    PrintStoreOfPart(slot);
+    out_.Else();
+    out_.Line(s_.Store(s_.table, s_.TableElement()));
+    out_.Close();
+  }
+  void PrintStoreOfPart(absl::string_view slot) {
+    out_.Line("const int slot = ", slot, ";");
+    out_.Line(s_.StorePartial(launch_.WorkspaceName(StorageName(s_.accumulator)),
+                              s_.PartialElement("c", "slot")));
+  }
+
   void PrintSteps() {
+    if (selects()) return PrintSelectedSteps();
     Unrolled("u", at_once_);
     if (!whole_) out_.Open("if (", IsOwn(), ")");
     out_.Line("const int key = keys[u];");
@@ -564,13 +621,8 @@ class Sums {
     const bool may_be_last = results_.stores() && !certain();
     out_.Open("if (", may_be_last ? absl::StrCat("key < ", Sized(s_.table_rows), " && ") : "",
               may_be_last ? ends : ends.substr(1, ends.size() - 2), ")");
-    out_.Open("if (key == first_key ? first_cut : key == last_key && last_cut)");
-    out_.Line("const int slot = key == first_key ? 0 : 1;");
-    out_.Line(s_.StorePartial(launch_.WorkspaceName(StorageName(s_.accumulator)),
-                              s_.PartialElement("c", "slot")));
-    out_.Else();
-    out_.Line(s_.Store(s_.table, s_.TableElement()));
-    out_.Close();
+    PrintStoreOfSegment("key == first_key ? first_cut : key == last_key && last_cut",
+                        "key == first_key ? 0 : 1");
     out_.Line(ClearSum());
     for (int i = 0; i < (whole_ ? 2 : 3); ++i) out_.Close();
   }

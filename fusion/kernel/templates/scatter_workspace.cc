@@ -190,25 +190,26 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   const std::vector<bool> needed = NeededAtPositions(ir), after = AfterFolds(ir);
   const std::vector<bool> keys = KeyLoads(ir);
   std::vector<bool> read(ir.instrs.size(), false);  // by what varies over columns, if there are any
-  SharedPositions shared{.places = !ir.stores.empty()};
+  SharedPositions shared;
+  bool at_positions = !ir.stores.empty();  // columns are read there, or results stored
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     const bool in_columns = (instr.axes & w.inner_axes) != 0 || after[i];
     if (!needed[i] || (!in_columns && w.inner_axes != 0)) continue;
     for (const Indirect& ind : instr.indirect) read[ind.instr] = true;
     if (!in_columns) continue;
-    shared.places = shared.places || (MentionedAxes(instr) & rows) != 0;
+    at_positions = at_positions || (MentionedAxes(instr) & rows) != 0;
     for (int o : instr.operands) read[o] = true;
   }
   for (const Store& store : ir.stores) read[store.instr] = true;
   const ChunkThreads of_chunk = ChunkThreadsOf(ir, vector_width);
   const int64_t threads = std::max<int64_t>(of_chunk.count(), 1);
-  // The last segments go on in one chunk more.
-  const int64_t reached = (ChunksOfBlock(threads) + 1) * w.chunk;
+  // The last segments go on in one chunk more, and a batch may go on behind the last position.
+  const int64_t reached = (ChunksOfBlock(threads) + 1) * w.chunk + PositionsAtOnce(false);
   const int64_t at_once =
       kScatterThreads * std::min(CeilDiv(reached, kScatterThreads), kMostSharedAtOnce);
   shared.of_block = CeilDiv(reached, at_once) * at_once;
-  shared.places = shared.places && !ir.scatter->in_order;
+  shared.places = at_positions && !ir.scatter->in_order;
   const int64_t ints = shared.places ? 2 : 1;
   shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
@@ -224,6 +225,7 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
     const DType stored = shared.rows.back() > 0 ? DType::kInt32 : ComputeType(instr.dtype);
     shared.bytes += SharedArrayBytes(shared.of_block, SizeBytes(stored));
   }
+  shared.rows_alone = !at_positions && shared.keys.empty();
   const bool names_rows =
       std::any_of(shared.rows.begin(), shared.rows.end(), [](int64_t rows) { return rows > 0; });
   const bool whole = HasWholeBatches(w.chunk, FoldedColumns(ir) != 0) && !of_chunk.idle();

@@ -92,6 +92,9 @@ struct SharedPositions {
   std::vector<int64_t> rows;
   std::vector<int> keys;  // of these those that are not loaded (KeyLoads), which take no memory
   bool places = false;    // columns are read by where the index stood, which is somewhere else
+  // Columns are read at rows that `values` name, or at all positions alike, and nothing is stored
+  // of a position: what stands behind a thread's last position does no harm there.
+  bool rows_alone = false;
   // The block finds out whether any of its positions names a row that does not exist, so that whole
   // batches need not test each.
   bool finds_lost = false;
