@@ -1,8 +1,19 @@
 #include "fusion/calls/work.h"
 
+#include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/ops/call_op.h"
 
 namespace retrograd {
+namespace {
+
+// Of the launch that does the work.
+int64_t WorkingBlocks(const KernelBody& kernel) {
+  const KernelTemplate& t = TemplateOf(kernel.schedule);
+  return t.working_launch == nullptr ? kernel.schedule.blocks
+                                     : t.working_launch(kernel.ir, kernel.schedule).blocks;
+}
+
+}  // namespace
 
 Work WorkOf(const Group& group) {
   Work work{.ps = group.price_ps};
@@ -10,6 +21,7 @@ Work WorkOf(const Group& group) {
     const CallOp& row = CallOpOf(call->op);
     work.blocks = row.blocks(*call);
     work.kind = row.work_kind;
+    work.background = row.background;
     return work;
   }
   if (const CallLaunch* shared = SharedCallsOf(group)) {
@@ -20,7 +32,7 @@ Work WorkOf(const Group& group) {
     return work;
   }
   work.launches = AliasOf(group) == nullptr;
-  for (const KernelBody* kernel : KernelsOf(group)) work.blocks += kernel->schedule.blocks;
+  for (const KernelBody* kernel : KernelsOf(group)) work.blocks += WorkingBlocks(*kernel);
   return work;
 }
 

@@ -17,6 +17,7 @@ struct Work {
   int64_t blocks = 0;    // its share of the multiprocessors
   // Its rows in the table of interference; none where that is not measured with work of its kind.
   std::optional<WorkKind> kind = WorkKind::kKernel;
+  bool background = false;  // CallOp::background
 };
 
 Work WorkOf(const Group& group);

@@ -51,6 +51,9 @@ struct CallOp {
   // Its rows in the device's table of interference; none: that says nothing of it, and nothing runs
   // beside it.
   std::optional<WorkKind> work_kind = std::nullopt;
+  // Its launches wait for each other and for memory most of their time and leave the device to
+  // others, so that anything may run beside them.
+  bool background = false;
 
   // One line for people: "matmul 4096x1024x8192 bf16".
   std::string (*describe)(const Call& call);

@@ -12,6 +12,7 @@ Neighbours::Neighbours(const FusionPlan& plan, const ScheduleOptions& options)
   const auto sms = static_cast<double>(std::max<int64_t>(options.chip_blocks, 1));
   for (const Group& group : plan.groups) {
     const Work work = WorkOf(group);
+    background_.push_back(work.background);
     if (table_.empty()) {
       fills_chip_.push_back(retrograd::FillsChip(work, options.chip_blocks));
       continue;

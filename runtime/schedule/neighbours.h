@@ -19,6 +19,8 @@ class Neighbours {
   // Runs alone: nothing beside it would gain.
   bool FillsChip(uint32_t group) const { return fills_chip_[group]; }
   const std::vector<bool>& fills_chip() const { return fills_chip_; }
+  // May run beside all others (CallOp::background).
+  bool Background(uint32_t group) const { return background_[group]; }
   bool WorthOverlapping(double factor) const { return factor < worth_overlapping_; }
   // Time of both together, as a part of that of one after the other.
   double Factor(uint32_t a, uint32_t b) const {
@@ -32,7 +34,7 @@ class Neighbours {
   const double worth_overlapping_;
   std::vector<WorkKind> kinds_;  // by group
   std::vector<double> shares_;   // of the chip
-  std::vector<bool> fills_chip_;
+  std::vector<bool> fills_chip_, background_;
 };
 
 }  // namespace retrograd

@@ -58,9 +58,13 @@ class Placer {
   // Whether a group could start now. The chain is asked first, so that it is recorded before what
   // branches off it: a replay then takes few streams of the driver's.
   bool PlaceNext() {
-    if (full_until_ > now_) return false;
     for (int s = 0; s < schedule_.streams; ++s) {
       if (free_[s] > now_) continue;
+      if (const std::optional<uint32_t> group = ForBackground(s)) {
+        Put(*group, s);
+        return true;
+      }
+      if (full_until_ > now_) continue;
       bool held_back = false;
       const std::optional<uint32_t> group = s == 0 ? ForChain(&held_back) : ForSide(s);
       if (group) {
@@ -72,11 +76,30 @@ class Placer {
     return false;
   }
 
-  // The steps of other streams that run now.
+  // Whether the group goes beside all others, where there is a stream for it.
+  bool Background(uint32_t group) const {
+    return schedule_.streams > 1 && neighbours_.Background(group);
+  }
+  bool FillsChip(uint32_t group) const {
+    return neighbours_.FillsChip(group) && !Background(group);
+  }
+
+  std::optional<uint32_t> ForBackground(int stream) const {
+    std::optional<uint32_t> found;
+    if (stream == 0) return found;
+    ready_.Each([&](uint32_t g) {
+      if (Background(g)) found = g;
+      return !found.has_value();
+    });
+    return found;
+  }
+
+  // The steps of other streams that run now, but for those in the background.
   std::vector<uint32_t> RunningBeside(int stream) const {
     std::vector<uint32_t> running;
     for (int s = 0; s < schedule_.streams; ++s) {
-      if (s != stream && free_[s] > now_) running.push_back(last_[s]);
+      if (s == stream || free_[s] <= now_) continue;
+      if (!schedule_.steps[last_[s]].background) running.push_back(last_[s]);
     }
     return running;
   }
@@ -85,10 +108,10 @@ class Placer {
     const std::vector<uint32_t> running = RunningBeside(0);
     std::optional<uint32_t> found;
     ready_.Each([&](uint32_t g) {
-      if (home_[g] != 0) return true;
+      if (home_[g] != 0 || Background(g)) return true;
       for (uint32_t r : running) {
         const bool bars =
-            neighbours_.FillsChip(g) || neighbours_.Factor(g, Index(schedule_.steps[r].group)) >= 1;
+            FillsChip(g) || neighbours_.Factor(g, Index(schedule_.steps[r].group)) >= 1;
         if (bars) barred_[g].push_back(r);
         *held_back = *held_back || bars;
       }
@@ -105,7 +128,7 @@ class Placer {
       std::optional<uint32_t> found;
       int tried = 0;
       ready_.Each([&](uint32_t g) {
-        if (neighbours_.FillsChip(g) || !leaf_[g] || home_[g] != home) return true;
+        if (FillsChip(g) || !leaf_[g] || home_[g] != home) return true;
         if (Gains(g, running)) found = g;
         return !found.has_value() && ++tried < kMostTried;
       });
@@ -133,27 +156,23 @@ class Placer {
     Step step{.group = GroupId{group},
               .stream = stream,
               .start_ps = now_,
-              .fills_chip = neighbours_.FillsChip(group)};
+              .fills_chip = FillsChip(group),
+              .background = Background(group)};
     std::vector<uint32_t> after = std::move(barred_[group]);
     for (uint32_t p : dag_.before[group]) after.push_back(step_of_[p]);
-    if (last_full_ != kNoStep) after.push_back(last_full_);
+    if (last_full_ != kNoStep && !step.background) after.push_back(last_full_);
     if (step.fills_chip) after.insert(after.end(), since_full_.begin(), since_full_.end());
     for (uint32_t a : after) {
       if (schedule_.steps[a].stream != stream) step.waits.push_back(a);
     }
-    const int64_t price = plan_.groups[group].price_ps;
-    int64_t longer = 0;
-    for (uint32_t r : RunningBeside(stream)) {
-      longer = std::max(longer, neighbours_.LongerBeside(group, price, now_, schedule_.steps[r]));
-    }
-    step.end_ps = now_ + price + longer;
+    step.end_ps = now_ + plan_.groups[group].price_ps + LongerBeside(group, stream);
     free_[stream] = step.end_ps;
     last_[stream] = id;
     if (step.fills_chip) {
       last_full_ = id;
       full_until_ = step.end_ps;
       since_full_.clear();
-    } else {
+    } else if (!step.background) {
       since_full_.push_back(id);
     }
     step_of_[group] = id;
@@ -165,6 +184,17 @@ class Placer {
     }
   }
 
+  // How much longer the group takes beside what runs.
+  int64_t LongerBeside(uint32_t group, int stream) const {
+    int64_t longer = 0;
+    if (Background(group)) return longer;
+    const int64_t price = plan_.groups[group].price_ps;
+    for (uint32_t r : RunningBeside(stream)) {
+      longer = std::max(longer, neighbours_.LongerBeside(group, price, now_, schedule_.steps[r]));
+    }
+    return longer;
+  }
+
   // Everything that the group depends on has been placed.
   void Expect(uint32_t group) {
     const Step* latest = nullptr;
@@ -172,7 +202,8 @@ class Placer {
       const Step& step = schedule_.steps[step_of_[p]];
       if (latest == nullptr || step.end_ps > latest->end_ps) latest = &step;
     }
-    if (leaf_[group] && !neighbours_.FillsChip(group)) home_[group] = latest->stream;
+    const bool may_follow = leaf_[group] && !FillsChip(group) && !latest->background;
+    if (may_follow) home_[group] = latest->stream;
     coming_.insert({latest->end_ps, group});
   }
 
@@ -230,11 +261,13 @@ void PredictTimes(const FusionPlan& plan, const Neighbours& neighbours, int64_t 
     }
     const int64_t price = plan.groups[Index(step.group)].price_ps;
     int64_t longer = 0;
-    for (int s = 0; s < schedule->streams && !step.fills_chip; ++s) {
+    const bool alone = step.fills_chip || step.background;
+    for (int s = 0; s < schedule->streams && !alone; ++s) {
       if (s == step.stream) continue;
       for (size_t k = steps_of[s].size(); k-- > 0;) {
         const Step& other = schedule->steps[steps_of[s][k]];
         if (other.end_ps <= step.start_ps) break;
+        if (other.background) continue;
         longer = std::max(longer,
                           neighbours.LongerBeside(Index(step.group), price, step.start_ps, other));
       }

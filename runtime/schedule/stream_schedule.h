@@ -7,7 +7,8 @@
 //   S2  a step knows everything that its group depends on to have finished
 //   S3  a wait names an earlier step of another stream and is not implied by the other waits
 //   S4  a step starts after the end of every step that it knows to have finished
-//   S5  a group that fills the chip is ordered with respect to every other group
+//   S5  a group that fills the chip is ordered with respect to every other group but those in the
+//       background
 #ifndef RETROGRAD_RUNTIME_SCHEDULE_STREAM_SCHEDULE_H_
 #define RETROGRAD_RUNTIME_SCHEDULE_STREAM_SCHEDULE_H_
 
@@ -36,7 +37,8 @@ struct Step {
   std::vector<uint32_t> waits;  // steps of other streams that must have finished, ascending
   int64_t start_ps = 0;         // predicted, from the start of the first step
   int64_t end_ps = 0;
-  bool fills_chip = false;  // runs alone
+  bool fills_chip = false;  // runs alone, or beside steps in the background
+  bool background = false;  // on a side stream, beside whatever runs
   friend bool operator==(const Step&, const Step&) = default;
 };
 

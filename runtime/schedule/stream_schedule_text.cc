@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "fusion/calls/work.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "runtime/schedule/happens_before.h"
@@ -64,6 +65,18 @@ absl::Status CheckWaitsNeeded(const StreamSchedule& schedule, const HappensBefor
   return absl::OkStatus();
 }
 
+// Of S5: what may run beside all others.
+absl::Status CheckBackground(const StreamSchedule& schedule, const FusionPlan& plan) {
+  for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
+    const Step& step = schedule.steps[i];
+    if (!step.background) continue;
+    if (step.stream == 0 || step.fills_chip || !WorkOf(plan.groups[Index(step.group)]).background) {
+      return Broken("S5: step %d is in the background, where its group or its stream cannot be", i);
+    }
+  }
+  return absl::OkStatus();
+}
+
 // S4 and S5. Both follow for all pairs when they hold along streams and waits (S4), and between
 // each filling step and its neighbours in the order of steps (S5).
 absl::Status CheckTimes(const StreamSchedule& schedule, const HappensBefore& order) {
@@ -84,6 +97,8 @@ absl::Status CheckTimes(const StreamSchedule& schedule, const HappensBefore& ord
       return Broken("S4: step %d runs from %d to %d ps of %d ps", i, step.start_ps, step.end_ps,
                     schedule.makespan_ps);
     }
+    previous[step.stream] = i;
+    if (step.background) continue;
     if (last_full != 0xffffffff && !order.Precedes(last_full, i)) {
       return Broken("S5: step %d may run beside step %d, which fills the chip", i, last_full);
     }
@@ -98,7 +113,6 @@ absl::Status CheckTimes(const StreamSchedule& schedule, const HappensBefore& ord
     } else {
       since_full.push_back(i);
     }
-    previous[step.stream] = i;
   }
   return absl::OkStatus();
 }
@@ -126,6 +140,9 @@ absl::StatusOr<Step> ParseStep(absl::string_view line, uint32_t number) {
   size_t next = 6;
   if (next < words.size() && words[next] == "fills") {
     step.fills_chip = true;
+    ++next;
+  } else if (next < words.size() && words[next] == "background") {
+    step.background = true;
     ++next;
   }
   if (next == words.size()) return step;
@@ -155,6 +172,7 @@ absl::Status StreamSchedule::Verify(const BackwardGraph& graph, const FusionPlan
     }
   }
   RG_RETURN_IF_ERROR(CheckWaitsNeeded(*this, order));
+  RG_RETURN_IF_ERROR(CheckBackground(*this, plan));
   return CheckTimes(*this, order);
 }
 
@@ -166,6 +184,7 @@ std::string StreamSchedule::Print() const {
     absl::StrAppendFormat(&text, "%d s%d group %d %d..%d ps", i, step.stream, Index(step.group),
                           step.start_ps, step.end_ps);
     if (step.fills_chip) text += " fills";
+    if (step.background) text += " background";
     if (!step.waits.empty()) text += " wait";
     for (uint32_t wait : step.waits) absl::StrAppend(&text, " ", wait);
     text += "\n";

@@ -49,6 +49,7 @@ const CallOp kSortIndicesCalls = {
     .result_like = [](int) { return -1; },
     .price = PriceCall,
     .blocks = [](const Call& call) { return IndexSortOf(call).most_blocks(); },
+    .background = true,
     .describe = Describe,
     .sizes =
         [](const Call& call) {

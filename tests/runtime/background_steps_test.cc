@@ -1,0 +1,109 @@
+// Sorts of indices run beside whatever runs, where there is a stream for them.
+#include <string>
+
+#include "fusion/plan/plan.h"
+#include "runtime/schedule/happens_before.h"
+#include "runtime/schedule/schedule_options.h"
+#include "runtime/schedule/stream_schedule.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
+#include "tests/support/plans/plan_of.h"
+
+namespace retrograd {
+namespace {
+
+// What is summed is made of values that take as long to make as the two lists take to sort.
+constexpr absl::string_view kTwoLists = R"(
+%near = input i64[200000]
+%far = input i64[200000]
+%g = input f32[20000,128]
+%a = exp %g
+%b = mul %a %g
+%z = full dtype=f32 shape=[20000,128] value=0.0
+%r = index_select %b %far axis=0
+%s = index_add %z %near %r axis=0
+%t = index_select %s %near axis=0
+%u = index_add %z %far %t axis=0
+output %u
+)";
+
+constexpr absl::string_view kOneList = R"(
+%near = input i64[200000]
+%m = input f32[200000,8]
+%z = full dtype=f32 shape=[20000,8] value=0.0
+%s = index_add %z %near %m axis=0
+output %s
+)";
+
+struct Scheduled {
+  Planned planned;
+  StreamSchedule schedule;
+};
+
+Scheduled ScheduleOf(absl::string_view text, int streams) {
+  const DeviceSpec device = Device("h200");
+  Scheduled made{.planned = PlanOf(Parse(text), device), .schedule = {}};
+  const std::string spec = *ReadDeviceSpec("h200");
+  const ScheduleOptions options = *ScheduleOptionsFor(device, spec, streams);
+  auto schedule = ScheduleStreams(made.planned.graph, made.planned.plan, options);
+  REQUIRE(schedule.status().ToString() == "OK");
+  made.schedule = *std::move(schedule);
+  INFO(made.schedule.Print());
+  REQUIRE(made.schedule.Verify(made.planned.graph, made.planned.plan).ToString() == "OK");
+  return made;
+}
+
+bool IsSort(const Scheduled& made, const Step& step) {
+  const Call* call = CallOf(made.planned.plan.groups[Index(step.group)]);
+  return call != nullptr && call->op == Op::sort_indices;
+}
+
+TEST_CASE("sorts run on a side stream, beside steps that fill the chip") {
+  const Scheduled made = ScheduleOf(kTwoLists, /*streams=*/0);
+  CHECK(made.schedule.streams > 1);
+  CHECK(made.schedule.makespan_ps < ScheduleOf(kTwoLists, 1).schedule.makespan_ps);
+  const HappensBefore order(made.schedule);
+  int sorts = 0, beside = 0;
+  for (uint32_t i = 0; i < made.schedule.steps.size(); ++i) {
+    const Step& step = made.schedule.steps[i];
+    CHECK(step.background == IsSort(made, step));
+    if (!step.background) continue;
+    ++sorts;
+    CHECK(step.stream > 0);
+    CHECK(!step.fills_chip);
+    for (uint32_t k = 0; k < made.schedule.steps.size(); ++k) {
+      if (!made.schedule.steps[k].fills_chip) continue;
+      beside += !order.Precedes(i, k) && !order.Precedes(k, i);
+    }
+  }
+  CHECK(sorts == 2);
+  CHECK(beside > 0);
+  auto parsed = ParseStreamSchedule(made.schedule.Print());
+  REQUIRE(parsed.status().ToString() == "OK");
+  CHECK(*parsed == made.schedule);
+}
+
+TEST_CASE("a sort that all others wait for stays on the chain, and so does each on one stream") {
+  CHECK(ScheduleOf(kOneList, /*streams=*/0).schedule.streams == 1);
+  for (const Step& step : ScheduleOf(kTwoLists, /*streams=*/1).schedule.steps) {
+    CHECK(step.stream == 0);
+    CHECK(!step.background);
+  }
+}
+
+TEST_CASE("what is no sort, or stands on the chain, is found in the background") {
+  const Scheduled made = ScheduleOf(kTwoLists, /*streams=*/2);
+  for (size_t i = 0; i < made.schedule.steps.size(); ++i) {
+    StreamSchedule bad = made.schedule;
+    if (bad.steps[i].background) {
+      bad.steps[i].fills_chip = true;
+    } else {
+      bad.steps[i].background = true;
+    }
+    const std::string message(bad.Verify(made.planned.graph, made.planned.plan).message());
+    CHECK_THAT(message, ContainsSubstring("S5"));
+  }
+}
+
+}  // namespace
+}  // namespace retrograd
