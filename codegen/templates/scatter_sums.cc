@@ -331,7 +331,11 @@ class Sums {
     }
     if (!shared_.values.empty()) PrintOwnValues();
     Unrolled("m", shared_.at_once());
-    out_.Line("shared_keys[", OfBlock(), "] = pairs[2 * m];");
+    // What stands behind the list is of no row, so that the last segment ends.
+    out_.Line(
+        "shared_keys[", OfBlock(), "] = ",
+        selects() ? absl::StrCat("first + ", OfBlock(), " > ", LastPosition(), " ? -1 : ") : "",
+        "pairs[2 * m];");
     if (shared_.places) out_.Line("shared_places[", OfBlock(), "] = pairs[2 * m + 1];");
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       out_.Line(SharedName(shared_.values[v]), "[", OfBlock(), "] = ", Shared(v), ";");
@@ -534,10 +538,10 @@ class Sums {
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       const int i = shared_.values[v];
       if (!read[i]) continue;
-      const std::string shared = absl::StrCat(SharedName(i), "[at]");
-      const bool chosen = selects() && !whole_ && shared_.rows[v] > 0;
-      out_.Line("const ", ComputeName(SharedType(v)), " ", OwnName(i), " = ",
-                chosen ? absl::StrCat(IsOwn(), " ? ", shared, " : -1") : shared, ";");
+      // A row that is not the thread's is loaded as its last one: it stands in a cache.
+      const bool clamped = selects() && !whole_ && shared_.rows[v] > 0;
+      out_.Line("const ", ComputeName(SharedType(v)), " ", OwnName(i), " = ", SharedName(i), "[",
+                clamped ? ClampedPosition() : "at", "];");
       printer_.SetHome(i, {.lane = OwnName(i), .row = shared_.rows[v] > 0, .certain = certain()});
     }
   }

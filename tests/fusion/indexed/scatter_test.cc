@@ -169,19 +169,24 @@ TEST_CASE("segments that end at borders of chunks, before and behind them") {
   }
 }
 
-// Rows of features by an index of each position, times a factor and beside a row of its own, times
-// a factor of each column. Rows and table are of one type.
-KernelIr Gathered(const Shape& s, int64_t features, DType type = DType::kFp32) {
+// Rows of features by an index of each position, times a factor and, if asked for, beside a row of
+// its own, times a factor of each column. Rows and table are of one type.
+KernelIr Gathered(const Shape& s, int64_t features, DType type = DType::kFp32,
+                  bool with_own = true) {
   KernelIrBuilder b({s.outer, s.rows, s.inner});
   const SortedIndices order{.rows = s.table_rows, .indices = s.rows};
   const int index = b.Load(b.In(DType::kInt64, s.rows), A(1));
   const int row = b.Gather(b.In(type, s.outer * features * s.inner),
                            A(0) * (features * s.inner) + A(2), index, s.inner, features);
   const int factor = b.Load(b.In(DType::kFp32, s.outer * s.rows), A(0) * s.rows + A(1));
-  const int own = b.Load(b.In(type, s.outer * s.rows * s.inner),
-                         A(0) * (s.rows * s.inner) + A(1) * s.inner + A(2));
+  int sum = b.Do(Op::mul, {row, factor});
+  if (with_own) {
+    const int own = b.Load(b.In(type, s.outer * s.rows * s.inner),
+                           A(0) * (s.rows * s.inner) + A(1) * s.inner + A(2));
+    sum = b.Do(Op::add, {sum, own});
+  }
   const int column = b.Load(b.In(type, s.inner), A(2));
-  const int source = b.Do(Op::mul, {b.Do(Op::add, {b.Do(Op::mul, {row, factor}), own}), column});
+  const int source = b.Do(Op::mul, {sum, column});
   const int sorted = b.In(DType::kInt32, order.elements());
   const int table = b.Out(type, s.outer * s.table_rows * s.inner);
   b.Scatter({.sorted = sorted,
@@ -192,9 +197,9 @@ KernelIr Gathered(const Shape& s, int64_t features, DType type = DType::kFp32) {
   return b.Build();
 }
 
-void CheckGathered(const Shape& s, const std::vector<double>& indices, DType type = DType::kFp32) {
+void CheckGathered(const Shape& s, const std::vector<double>& indices, DType type, bool with_own) {
   const int64_t features = 50;
-  KernelIr ir = Gathered(s, features, type);
+  KernelIr ir = Gathered(s, features, type, with_own);
   BufferValues before = RandomBuffers(ir, 9);
   std::mt19937_64 random(s.rows);
   for (double& index : before[0]) {
@@ -202,12 +207,16 @@ void CheckGathered(const Shape& s, const std::vector<double>& indices, DType typ
   }
   before[ir.scatter->sorted] = SortedList(indices, s.table_rows);
   for (bool in_order : {false, true}) {
-    INFO((in_order ? "in order" : "anywhere"));
+    INFO((in_order ? "in order" : "anywhere") << (with_own ? ", with rows of positions" : ""));
     ir.scatter->in_order = in_order;
     BufferValues after = before;
     after[ir.scatter->buffer] = Table(ir, before);
     CHECK(CompareToInterpreter(ir, before, after) == "");
   }
+}
+
+void CheckGathered(const Shape& s, const std::vector<double>& indices, DType type = DType::kFp32) {
+  for (bool with_own : {true, false}) CheckGathered(s, indices, type, with_own);
 }
 
 // The same where the gathered rows are those that the sums are made for: the list says which.
@@ -271,6 +280,18 @@ TEST_CASE("blocks share many positions of narrow rows, some at a time") {
     CheckGathered(s, Drawn(s, 31));
     CheckGathered(s, OfLengths(s, {63, 64, 65, 3, 9}, 32));
     CheckGathered(s, std::vector<double>(s.rows, -1));
+  }
+}
+
+// The list ends with a whole segment, behind which nothing stands.
+TEST_CASE("the last row is stored where all positions name rows") {
+  const DType type = GENERATE(DType::kBf16, DType::kFp32);
+  for (const Shape& s : {Shape{1, 900, 16, 300}, Shape{1, 256, 100, 64}, Shape{3, 2100, 40, 700},
+                         Shape{1, 9000, 16, 1500}, Shape{1, 2048, 128, 400}}) {
+    INFO(s.rows << " x " << s.inner);
+    std::vector<double> indices;
+    for (int64_t r = 0; r < s.rows; ++r) indices.push_back(static_cast<double>(r % s.table_rows));
+    CheckGathered(s, indices, type);
   }
 }
 
