@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -93,13 +94,14 @@ class Readers {
 
   // The dim of the value along which each lies.
   std::vector<int> FastestDims() {
-    Push({value_, {.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0}, beside_});
+    maps_.push_back({.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0});
+    Push({value_, &maps_.back(), beside_});
     while (!pending_.empty()) {
-      const Seen seen = std::move(pending_.back());
+      const Seen seen = pending_.back();
       pending_.pop_back();
       if (const GraphOutput* output = stored_.outputs[g_.value_index(seen.value)]) {
         const std::vector<int64_t>& strides = output->strides;
-        Add(strides.empty() ? DenseStrides(g_.type(seen.value).shape) : strides, seen.map);
+        Add(strides.empty() ? DenseStrides(g_.type(seen.value).shape) : strides, *seen.map);
       }
       for (const Use& use : g_.uses(seen.value.node)) {
         if (use.result == seen.value.result) Follow(use.user, seen);
@@ -112,50 +114,49 @@ class Readers {
   // The value, or what is made of it element by element, behind views.
   struct Seen {
     ValueId value;
-    AccessMap map;  // of the value's axes
-    bool alone;     // nothing has been read beside it
+    const AccessMap* map;  // in maps_; of the value's axes
+    bool alone;            // nothing has been read beside it
   };
 
-  void Push(Seen seen) {
-    if (visited_.insert(g_.value_index(seen.value)).second) pending_.push_back(std::move(seen));
+  void Push(const Seen& seen) {
+    if (visited_.insert(g_.value_index(seen.value)).second) pending_.push_back(seen);
   }
 
   void Follow(NodeId user, const Seen& seen) {
     const ValueId next{user, 0};
     if (g_.pattern(user) == Pattern::kView) {
-      if (auto map = ThroughViewForward(g_, user, seen.map, extents_)) {
-        Push({next, *std::move(map), seen.alone});
+      if (visited_.contains(g_.value_index(next))) return;
+      if (auto map = ThroughViewForward(g_, user, *seen.map, extents_)) {
+        Push({next, &maps_.emplace_back(*std::move(map)), seen.alone});
       }
     } else if (IsLibrary(g_, user)) {
-      Count(seen.value, seen.value, seen.map);
+      Count(seen.value, seen.value, *seen.map);
     } else if (g_.op(user) == Op::cat) {
       // Part of a join, which goes on.
       for (const int dim : Readers(stored_, next, false).FastestDims()) {
-        Add(DenseAlong(g_.type(next).shape, dim), seen.map);
+        Add(DenseAlong(g_.type(next).shape, dim), *seen.map);
       }
     } else if (IsElementwise(g_, user) && g_.type(next).shape == g_.type(seen.value).shape) {
-      Push({next, seen.map, !ReadsBeside(user, seen) && seen.alone});
+      Push({next, seen.map, seen.alone && !ReadsBeside(user, seen)});
     }
   }
 
-  // Whether the op reads another tensor of this shape. Those count that are read by the first op
-  // that reads any.
+  // Whether the op, the first one that may, reads another tensor of this shape. Those count.
   bool ReadsBeside(NodeId user, const Seen& seen) {
     bool reads = false;
     for (ValueId other : g_.operands(user)) {
       if (other == seen.value || !IsWalkedLike(g_, other, g_.type(seen.value).shape)) continue;
       reads = true;
       const ValueId followed = Followed(g_, other);
-      if (seen.alone && !IsLibrary(g_, followed.node)) Count(other, followed, seen.map);
+      if (!IsLibrary(g_, followed.node)) Count(other, followed, *seen.map);
     }
     return reads;
   }
 
   // The order of `value`, of which `tensor` is what lies in memory: once.
   void Count(ValueId value, ValueId tensor, const AccessMap& map) {
-    const auto view = AsStrided(g_, stored_.layouts, value);
-    const bool first = counted_.insert(g_.value_index(BehindViews(g_, tensor))).second;
-    if (view && first) Add(view->strides, map);
+    if (!counted_.insert(g_.value_index(BehindViews(g_, tensor))).second) return;
+    if (const auto view = AsStrided(g_, stored_.layouts, value)) Add(view->strides, map);
   }
 
   // What is seen with these strides: the dim along which neighbours lie side by side, if one is.
@@ -173,6 +174,7 @@ class Readers {
   const Shape& extents_;
   const bool beside_;
   std::vector<int> dims_;
+  std::deque<AccessMap> maps_;
   std::vector<Seen> pending_;
   absl::flat_hash_set<size_t> visited_, counted_;  // value_index
 };
