@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/strided_view.h"
+#include "fusion/kernel/build/access_maps.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/dense_order.h"
 #include "fusion/ops/call_op.h"
 
@@ -64,15 +63,18 @@ int Commonest(const std::vector<int>& found, int present) {
   return commonest;
 }
 
-// The graph, its layouts, and by value_index the output that a value is, if it is one.
+// The graph, its layouts, by value_index the output that a value is, if it is one, and the maps
+// through its views.
 struct Stored {
   const BackwardGraph& graph;
   absl::Span<const Layout> layouts;
   std::vector<const GraphOutput*> outputs;
+  KernelMaps maps;
 };
 
 Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
-  Stored stored{g, layouts, std::vector<const GraphOutput*>(g.num_values(), nullptr)};
+  Stored stored{g, layouts, std::vector<const GraphOutput*>(g.num_values(), nullptr),
+                KernelMaps(g)};
   for (const GraphOutput& output : g.outputs()) {
     if (!output.value) continue;
     const GraphOutput*& first = stored.outputs[g.value_index(*output.value)];
@@ -85,17 +87,18 @@ Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
 class Readers {
  public:
   // beside: whether what is read beside it counts, or only where it goes.
-  Readers(const Stored& stored, ValueId value, bool beside)
+  Readers(Stored& stored, ValueId value, bool beside)
       : stored_(stored),
         g_(stored.graph),
         value_(value),
         extents_(g_.type(value).shape),
+        maps_(stored.maps.In(extents_)),
         beside_(beside) {}
 
   // The dim of the value along which each lies.
   std::vector<int> FastestDims() {
-    maps_.push_back({.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0});
-    Push({value_, &maps_.back(), beside_});
+    const AccessMap own{.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0};
+    Push({value_, maps_.Of(own), beside_});
     while (!pending_.empty()) {
       const Seen seen = pending_.back();
       pending_.pop_back();
@@ -114,7 +117,7 @@ class Readers {
   // The value, or what is made of it element by element, behind views.
   struct Seen {
     ValueId value;
-    const AccessMap* map;  // in maps_; of the value's axes
+    const AccessMap* map;  // of the value's axes
     bool alone;            // nothing has been read beside it
   };
 
@@ -125,9 +128,8 @@ class Readers {
   void Follow(NodeId user, const Seen& seen) {
     const ValueId next{user, 0};
     if (g_.pattern(user) == Pattern::kView) {
-      if (visited_.contains(g_.value_index(next))) return;
-      if (auto map = ThroughViewForward(g_, user, *seen.map, extents_)) {
-        Push({next, &maps_.emplace_back(*std::move(map)), seen.alone});
+      if (const AccessMap* map = maps_.ThroughViewForward(user, seen.map)) {
+        Push({next, map, seen.alone});
       }
     } else if (IsLibrary(g_, user)) {
       Count(seen.value, seen.value, *seen.map);
@@ -168,18 +170,18 @@ class Readers {
     }
   }
 
-  const Stored& stored_;
+  Stored& stored_;
   const BackwardGraph& g_;
   const ValueId value_;
   const Shape& extents_;
+  AccessMaps& maps_;
   const bool beside_;
   std::vector<int> dims_;
-  std::deque<AccessMap> maps_;
   std::vector<Seen> pending_;
   absl::flat_hash_set<size_t> visited_, counted_;  // value_index
 };
 
-std::optional<Layout> OrderOfReaders(const Stored& stored, ValueId result) {
+std::optional<Layout> OrderOfReaders(Stored& stored, ValueId result) {
   const int present = FastestDim(stored.graph, stored.layouts, result);
   const int dim = Commonest(Readers(stored, result, true).FastestDims(), present);
   const Shape& shape = stored.graph.type(result).shape;
@@ -193,7 +195,7 @@ std::optional<Layout> OrderOfReaders(const Stored& stored, ValueId result) {
 std::vector<std::optional<Layout>> OrdersOfReaders(const BackwardGraph& graph,
                                                    absl::Span<const Layout> layouts,
                                                    absl::Span<const ValueId> results) {
-  const Stored stored = StoredOf(graph, layouts);
+  Stored stored = StoredOf(graph, layouts);
   std::vector<std::optional<Layout>> orders;
   for (const ValueId result : results) orders.push_back(OrderOfReaders(stored, result));
   return orders;

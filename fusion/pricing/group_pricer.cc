@@ -107,6 +107,7 @@ GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> la
     known_ = own_.get();
   }
   numbers_ = std::make_shared<NodeNumbers>(graph, layouts, known_->nodes);
+  maps_ = std::make_shared<KernelMaps>(graph);
 }
 
 KernelOutcome GroupPricer::Build(const GroupOps& group) const {
@@ -118,7 +119,8 @@ KernelOutcome GroupPricer::Build(const GroupOps& group, absl::Span<const ValueId
                       .layouts = layouts_,
                       .nodes = group.ops,
                       .stores = stores,
-                      .unify_branches = options_.unify_branches});
+                      .unify_branches = options_.unify_branches,
+                      .maps = maps_.get()});
 }
 
 ScheduleLimits GroupPricer::schedule_limits() const {
