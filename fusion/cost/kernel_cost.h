@@ -29,7 +29,8 @@ class KernelPricer {
   KernelPricer(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device);
 
   // What a compiler reported of the kernel takes the place of the predicted registers, if given.
-  Footprint FootprintOf(const Schedule& schedule, const CompiledResources* compiled = nullptr) const;
+  Footprint FootprintOf(const Schedule& schedule,
+                        const CompiledResources* compiled = nullptr) const;
 
   // `explain` fills the terms' formulas; the figures are the same without.
   Price Of(const Schedule& schedule, bool explain = false,

@@ -79,9 +79,9 @@ class ExactSearch {
   SearchLimits limits_;
   RegionMasks masks_;
   AtomMask calls_ = 0;  // atoms with a library call, whose kernels are priced by other rules
-  MaskTable<const GroupPrice*> prices_;       // in the book; nullptr: of no kernel
-  std::map<int64_t, GroupPrice> too_large_;   // by the number of ops
-  std::optional<RegionLinks> links_;          // once asked for
+  MaskTable<const GroupPrice*> prices_;      // in the book; nullptr: of no kernel
+  std::map<int64_t, GroupPrice> too_large_;  // by the number of ops
+  std::optional<RegionLinks> links_;         // once asked for
   int64_t work_ = 0;
 };
 

@@ -68,9 +68,9 @@ class RegionMasks {
     bool escapes = false;
   };
   std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_;
-  std::vector<Read> reads_;       // but those of one atom from outside the region
-  std::vector<Write> writes_;     // but those that escape
-  std::vector<MovedBytes> own_;   // by atom: the others
+  std::vector<Read> reads_;      // but those of one atom from outside the region
+  std::vector<Write> writes_;    // but those that escape
+  std::vector<MovedBytes> own_;  // by atom: the others
   // Of an epilogue root.
   struct Product {
     AtomMask atom = 0;

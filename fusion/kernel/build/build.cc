@@ -278,8 +278,7 @@ class Builder {
                 .value = v};
     absl::Span<const ValueId> operands = g_.operands(id);
     for (size_t i = 0; i < operands.size(); ++i) {
-      int operand =
-          Evaluate(operands[i], space_.maps->OfOperand(id, static_cast<int>(i), map));
+      int operand = Evaluate(operands[i], space_.maps->OfOperand(id, static_cast<int>(i), map));
       if (TakesRounded(node.op)) operand = Rounded(operand);
       instr.operands.push_back(operand);
     }
@@ -557,8 +556,7 @@ KernelOutcome BuildKernel(const KernelRequest& request) {
                    "a kernel that scans does so once, beside no reduction and no scatter");
   }
   KernelMaps own(request.graph);
-  IterationSpace space =
-      FindIterationSpace(request, request.maps == nullptr ? own : *request.maps);
+  IterationSpace space = FindIterationSpace(request, request.maps == nullptr ? own : *request.maps);
   if (space.refusal) return {.ir = {}, .refusal = std::move(space.refusal)};
   KernelOutcome outcome = Builder(request, std::move(space)).Run();
   if (outcome.ir) OrderInstructions(*outcome.ir);

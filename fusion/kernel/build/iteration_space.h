@@ -57,7 +57,7 @@ class Walks {
 struct IterationSpace {
   std::vector<int64_t> extents;
   Walks walks;
-  AccessMaps* maps = nullptr;  // those of the extents
+  AccessMaps* maps = nullptr;           // those of the extents
   std::optional<BuildRefusal> refusal;  // set if there is no such space
 };
 
