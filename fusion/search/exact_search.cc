@@ -122,7 +122,9 @@ class ExactSearch::Run {
         }
         continue;
       }
-      const int64_t bound = cost + LeastTogether(set) + LeastOfAll(left & ~set);
+      const int64_t others = cost + LeastOfAll(left & ~set);
+      if (others >= below_) continue;
+      const int64_t bound = others + LeastTogether(set);
       if (bound < below_) open_.push({.bound = bound, .done = done, .set = set, .cost = cost});
     }
     return true;
@@ -168,10 +170,10 @@ class ExactSearch::Run {
   std::vector<AtomMask> separated_, joined_;
   const int64_t most_work_ = s_.work() + s_.limits_.max_work;
   absl::flat_hash_map<AtomMask, State> states_;
-  MaskTable<int64_t> least_, least_of_all_;
+  WordTable<int64_t> least_, least_of_all_;
   std::priority_queue<Entry> open_;
   struct Seen {};
-  MaskTable<Seen> seen_;  // from the state that is expanded
+  WordTable<Seen> seen_;  // from the state that is expanded
   std::vector<AtomMask> stack_;
   int64_t steps_ = 0, expanded_ = 0;
 };

@@ -18,10 +18,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/pricing/price_book.h"
-#include "fusion/search/mask_table.h"
 #include "fusion/search/may_share_kernel.h"
 #include "fusion/search/partition.h"
 #include "fusion/search/region_masks.h"
+#include "graph/base/word_table.h"
 
 namespace retrograd {
 
@@ -79,7 +79,7 @@ class ExactSearch {
   SearchLimits limits_;
   RegionMasks masks_;
   AtomMask calls_ = 0;  // atoms with a library call, whose kernels are priced by other rules
-  MaskTable<const GroupPrice*> prices_;      // in the book; nullptr: of no kernel
+  WordTable<const GroupPrice*> prices_;      // in the book; nullptr: of no kernel
   std::map<int64_t, GroupPrice> too_large_;  // by the number of ops
   std::optional<RegionLinks> links_;         // once asked for
   int64_t work_ = 0;

@@ -1,31 +1,28 @@
-// Values by sets of atoms: a hash table for keys of one word, which the search looks up millions of
-// times.
-#ifndef RETROGRAD_FUSION_SEARCH_MASK_TABLE_H_
-#define RETROGRAD_FUSION_SEARCH_MASK_TABLE_H_
+// A hash table for keys of one word, which is emptied without a look at what it holds.
+#ifndef RETROGRAD_GRAPH_BASE_WORD_TABLE_H_
+#define RETROGRAD_GRAPH_BASE_WORD_TABLE_H_
 
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "fusion/search/region_masks.h"
-
 namespace retrograd {
 
 template <typename Value>
-class MaskTable {
+class WordTable {
  public:
-  // Of a set that is not in the table: nullptr. Stays valid until the next Add().
-  Value* Find(AtomMask set) {
-    Slot& slot = SlotOf(set);
+  // Of a key that is not in the table: nullptr. Stays valid until the next Add().
+  Value* Find(uint64_t key) {
+    Slot& slot = SlotOf(key);
     return slot.round == round_ ? &slot.value : nullptr;
   }
 
-  // The value of a set, and whether the set is new: then the value is Value().
-  std::pair<Value&, bool> Add(AtomMask set) {
+  // The value of a key, and whether the key is new: then the value is Value().
+  std::pair<Value&, bool> Add(uint64_t key) {
     if (2 * size_ >= slots_.size()) Grow();
-    Slot& slot = SlotOf(set);
+    Slot& slot = SlotOf(key);
     if (slot.round == round_) return {slot.value, false};
-    slot = {.set = set, .round = round_};
+    slot = {.key = key, .round = round_};
     ++size_;
     return {slot.value, true};
   }
@@ -37,16 +34,16 @@ class MaskTable {
 
  private:
   struct Slot {
-    AtomMask set = 0;
+    uint64_t key = 0;
     uint64_t round = 0;  // in which it was filled; of another one than round_: it is empty
     Value value = {};
   };
 
-  // Where the set is, or the first empty slot behind its own.
-  Slot& SlotOf(AtomMask set) {
+  // Where the key is, or the first empty slot behind its own.
+  Slot& SlotOf(uint64_t key) {
     const size_t mask = slots_.size() - 1;
-    size_t at = (set * 0x9e3779b97f4a7c15u) >> shift_;
-    while (slots_[at].round == round_ && slots_[at].set != set) at = (at + 1) & mask;
+    size_t at = (key * 0x9e3779b97f4a7c15u) >> shift_;
+    while (slots_[at].round == round_ && slots_[at].key != key) at = (at + 1) & mask;
     return slots_[at];
   }
 
@@ -55,7 +52,7 @@ class MaskTable {
     old.swap(slots_);
     --shift_;
     for (Slot& slot : old) {
-      if (slot.round == round_) SlotOf(slot.set) = std::move(slot);
+      if (slot.round == round_) SlotOf(slot.key) = std::move(slot);
     }
   }
 
@@ -68,4 +65,4 @@ class MaskTable {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_SEARCH_MASK_TABLE_H_
+#endif  // RETROGRAD_GRAPH_BASE_WORD_TABLE_H_
