@@ -17,17 +17,17 @@ import subprocess
 import tempfile
 
 PARTS = {
-    "retrograd::BuildKernel(": "building kernels",
-    "retrograd::CandidateSchedules(": "listing schedules",
-    "retrograd::KernelWork::KernelWork(": "counting what a kernel moves and computes",
-    "retrograd::KernelPricer::Of(": "prices of schedules",
-    "retrograd::ExactSearch::Run::Expand(": "states of the exact search",
-    "retrograd::MergeGreedily(": "greedy merging, kernels built for it among it",
-    "retrograd::PriceGraph(": "versions of the graph with other matmuls merged",
-    "retrograd::PlanningContext::Make(": "layouts, calls and regions of all versions",
-    "retrograd::Lower(": "lowering",
+    "building kernels": ("retrograd::BuildKernel(",),
+    "listing schedules": ("retrograd::CandidateSchedules(",),
+    "counting what a kernel moves and computes": ("retrograd::KernelWork::KernelWork(",),
+    "prices of schedules": ("retrograd::KernelPricer::Of(", "retrograd::KernelPricer::FootprintOf("),
+    "states of the exact search": ("retrograd::ExactSearch::Run::Expand(",),
+    "greedy merging, kernels built for it among it": ("retrograd::MergeGreedily(",),
+    "versions of the graph with other matmuls merged": ("retrograd::PriceGraph(",),
+    "layouts, calls and regions of all versions": ("retrograd::PlanningContext::Make(",),
+    "lowering": ("retrograd::Lower(",),
 }
-COUNTS = {"retrograd::GroupPricer::EvaluateNew(": "kernels priced"}
+COUNTS = {"kernels priced": ("retrograd::GroupPricer::EvaluateNew(",)}
 
 
 class Profile:
@@ -56,11 +56,11 @@ class Profile:
             self.names[number] = re.sub(r"'\d+$", "", name)
         return self.names[number]
 
-    def of(self, function):
-        """Instructions and calls of functions whose names begin so, without calls of themselves."""
+    def of(self, functions):
+        """Instructions and calls of functions whose names begin so, without calls among them."""
         instructions = times = 0
         for (caller, callee), (spent, calls) in self.calls.items():
-            if callee.startswith(function) and not caller.startswith(function):
+            if callee.startswith(functions) and not caller.startswith(functions):
                 instructions, times = instructions + spent, times + calls
         return instructions, times
 
@@ -77,12 +77,12 @@ def count(binary, graph, spec):
 def row(graph, options):
     before, after = (count(b, graph, options.spec) for b in (options.before, options.after))
     parts = {
-        what: {"before": before.of(function)[0], "after": after.of(function)[0]}
-        for function, what in PARTS.items()
+        what: {"before": before.of(functions)[0], "after": after.of(functions)[0]}
+        for what, functions in PARTS.items()
     }
     counts = {
-        what: {"before": before.of(function)[1], "after": after.of(function)[1]}
-        for function, what in COUNTS.items()
+        what: {"before": before.of(functions)[1], "after": after.of(functions)[1]}
+        for what, functions in COUNTS.items()
     }
     name = pathlib.Path(graph).name.removesuffix(".bwd.pb").removesuffix(".pb")
     return {"graph": name, "before": before.total, "after": after.total, **counts, "parts": parts}

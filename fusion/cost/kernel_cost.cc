@@ -198,6 +198,12 @@ int64_t FinalizePs(const KernelTemplate& t, int64_t workspace, const DeviceSpec&
   return d.block_ps + (t.finalize_ps == nullptr ? 0 : t.finalize_ps(d));
 }
 
+// The launch that does the kernel's work, of those that the schedule makes.
+Schedule Working(const KernelIr& ir, const Schedule& s) {
+  const KernelTemplate& kind = TemplateOf(s);
+  return kind.working_launch == nullptr ? s : kind.working_launch(ir, s);
+}
+
 }  // namespace
 
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
@@ -217,17 +223,21 @@ KernelPricer::KernelPricer(const KernelIr& ir, const KernelProfile& profile,
                            const DeviceSpec& device)
     : ir_(ir), profile_(profile), device_(device), work_(ir, profile, device) {}
 
-Price KernelPricer::Of(const Schedule& chosen, bool explain,
-                       const CompiledResources* compiled) const {
+Footprint KernelPricer::FootprintOf(const Schedule& chosen,
+                                    const CompiledResources* compiled) const {
+  const Schedule s = Working(ir_, chosen);
+  Footprint footprint = PredictFootprint(ir_, profile_, s, device_);
+  if (compiled != nullptr) UseCompiled(*compiled, s, device_, footprint);
+  return footprint;
+}
+
+Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain) const {
   const KernelIr& ir = ir_;
   const KernelProfile& p = profile_;
   const DeviceSpec& d = device_;
   const KernelTemplate& kind = TemplateOf(chosen);
-  const Schedule s = kind.working_launch == nullptr ? chosen : kind.working_launch(ir, chosen);
-  Price price;
-  price.footprint = PredictFootprint(ir, p, s, d);
-  if (compiled != nullptr) UseCompiled(*compiled, s, d, price.footprint);
-  const Footprint& f = price.footprint;
+  const Schedule s = Working(ir, chosen);
+  Price price{.footprint = f};
   KernelTraffic t = work_.Traffic(s);
   const int64_t lost = LostBytes(p, s, f, t.looped, d);
   t.weighted += lost;

@@ -28,10 +28,17 @@ class KernelPricer {
  public:
   KernelPricer(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device);
 
-  // `explain` fills the terms' formulas; the figures are the same without. What a compiler reported
-  // of the kernel takes the place of the predicted registers, if given.
+  // What a compiler reported of the kernel takes the place of the predicted registers, if given.
+  Footprint FootprintOf(const Schedule& schedule,
+                        const CompiledResources* compiled = nullptr) const;
+
+  // `explain` fills the terms' formulas; the figures are the same without.
   Price Of(const Schedule& schedule, bool explain = false,
-           const CompiledResources* compiled = nullptr) const;
+           const CompiledResources* compiled = nullptr) const {
+    return Of(schedule, FootprintOf(schedule, compiled), explain);
+  }
+  // With the schedule's footprint, where it is known.
+  Price Of(const Schedule& schedule, const Footprint& footprint, bool explain = false) const;
 
  private:
   const KernelIr& ir_;

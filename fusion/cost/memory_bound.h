@@ -28,6 +28,18 @@ struct MovedBytes {
   int64_t all = 0;
   int64_t fresh = 0;     // of them, reads of what was written earlier in this backward
   int64_t uncached = 0;  // of them, those that no cache holds, however many kernels share the work
+
+  void Add(int64_t bytes, int64_t of_them_uncached, bool is_fresh) {
+    all += bytes;
+    uncached += of_them_uncached;
+    if (is_fresh) fresh += bytes;
+  }
+  MovedBytes& operator+=(const MovedBytes& other) {
+    all += other.all;
+    fresh += other.fresh;
+    uncached += other.uncached;
+    return *this;
+  }
 };
 
 // A read counts if the op's result is needed whole, whatever the plan (it is stored for the host or

@@ -137,6 +137,7 @@ struct MatMulMerger::State {
   }
 
   int kinds() const { return kinds_; }
+  const std::vector<Layout>& layouts() const { return layouts_; }
 
   absl::StatusOr<MergedMatMuls> Merge(absl::Span<const MergeVerdict> verdicts) const {
     std::vector<bool> chosen(candidates_.size(), false);
@@ -162,10 +163,13 @@ struct MatMulMerger::State {
     out.done = chosen;
     if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) {
       out.graph = g_;
+      out.layouts = layouts_.empty() ? AssignLayouts(g_, options_.layouts) : layouts_;
       for (uint32_t i = 0; i < g_.num_nodes(); ++i) out.matmul_of.push_back(NodeId{i});
     } else {
       RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen, kind_));
-      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph, options_.layouts));
+      RG_ASSIGN_OR_RETURN(LegalGraph legal, Legalize(rewritten.graph, options_.layouts));
+      out.graph = std::move(legal.graph);
+      out.layouts = std::move(legal.layouts);
       out.matmul_of = Renumbered(rewritten, out.graph);
       out.done = std::move(rewritten.done);
     }
@@ -337,6 +341,7 @@ MatMulMerger::MatMulMerger(const BackwardGraph& graph, const DeviceSpec& device,
     : state_(std::make_unique<State>(graph, device, options)) {}
 MatMulMerger::~MatMulMerger() = default;
 int MatMulMerger::kinds() const { return state_->kinds(); }
+const std::vector<Layout>& MatMulMerger::layouts() const { return state_->layouts(); }
 absl::StatusOr<MergedMatMuls> MatMulMerger::Merge(absl::Span<const MergeVerdict> verdicts) const {
   return state_->Merge(verdicts);
 }

@@ -32,6 +32,7 @@ struct MergedMatMuls {
   std::vector<Decision> decisions;
   std::vector<NodeId> matmul_of;  // by op of the graph before: the matmul that computes it now
   std::vector<bool> done;         // by candidate
+  std::vector<Layout> layouts;    // of the values of `graph`, by value_index
 };
 
 struct MergeOptions {
@@ -59,6 +60,9 @@ class MatMulMerger {
   // Kinds of candidates that win by the prices of the matmuls and of what must be copied around
   // them, in the order of the ops.
   int kinds() const;
+
+  // Of the graph that nothing is merged in, where there is any kind.
+  const std::vector<Layout>& layouts() const;
 
   // The graph, lowered, with the kinds that are kept; a verdict for each kind, or none: all kept.
   absl::StatusOr<MergedMatMuls> Merge(absl::Span<const MergeVerdict> verdicts = {}) const;

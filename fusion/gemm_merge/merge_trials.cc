@@ -24,7 +24,8 @@ absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const Device
   RG_ASSIGN_OR_RETURN(result.merged, merger.Merge());
   if (kinds == 0) return result;
   std::vector<MergeVerdict> verdicts(kinds);
-  RG_ASSIGN_OR_RETURN(const PlanPrice all, price(result.merged.graph, kNeverEnough));
+  RG_ASSIGN_OR_RETURN(const PlanPrice all,
+                      price(result.merged.graph, result.merged.layouts, kNeverEnough));
   int64_t best_ps = all.ps;
   const bool one_by_one =
       kinds > 1 &&
@@ -33,14 +34,14 @@ absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const Device
     std::vector<MergeVerdict> without = verdicts;
     without[k].keep = false;
     RG_ASSIGN_OR_RETURN(const MergedMatMuls other, merger.Merge(without));
-    RG_ASSIGN_OR_RETURN(const PlanPrice apart, price(other.graph, best_ps));
+    RG_ASSIGN_OR_RETURN(const PlanPrice apart, price(other.graph, other.layouts, best_ps));
     verdicts[k] = {.keep = best_ps < apart.ps,
                    .with_ps = best_ps,
                    .without_ps = apart.ps,
                    .at_least = !apart.exact};
     best_ps = std::min(best_ps, apart.ps);
   }
-  RG_ASSIGN_OR_RETURN(const PlanPrice none, price(lowered, best_ps));
+  RG_ASSIGN_OR_RETURN(const PlanPrice none, price(lowered, merger.layouts(), best_ps));
   const bool loses = none.ps <= best_ps;
   for (MergeVerdict& verdict : verdicts) {
     if (!verdict.keep || (one_by_one && !loses)) continue;

@@ -64,8 +64,7 @@ void CheckStackedPads(const BackwardGraph& g, Repairs& repairs) {
 }
 
 // preferred: what a call reads many times slower than a copy is copied, too.
-Repairs FindRepairs(const BackwardGraph& g, const LayoutOptions& options, bool preferred) {
-  const std::vector<Layout> layouts = AssignLayouts(g, options);
+Repairs FindRepairs(const BackwardGraph& g, absl::Span<const Layout> layouts, bool preferred) {
   Repairs repairs;
   for (uint32_t i = 0; i < g.num_nodes(); ++i)
     CheckOperands(g, layouts, NodeId{i}, preferred, repairs);
@@ -146,15 +145,16 @@ class Rebuilder {
 
 }  // namespace
 
-absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph, const LayoutOptions& layouts) {
+absl::StatusOr<LegalGraph> Legalize(const BackwardGraph& graph, const LayoutOptions& options) {
   BackwardGraph current = graph;
   // A copy changes which layouts its neighbours prefer, so look again; copies are row-major and
   // need no repair themselves, which bounds the rounds.
   constexpr int kPreferring = 2, kRounds = kPreferring + 4;
   for (int round = 0; round < kRounds; ++round) {
-    const bool preferred = layouts.follow && round < kPreferring;
+    const bool preferred = options.follow && round < kPreferring;
+    std::vector<Layout> layouts = AssignLayouts(current, options);
     const Repairs repairs = FindRepairs(current, layouts, preferred);
-    if (!repairs.any()) return current;
+    if (!repairs.any()) return LegalGraph{std::move(current), std::move(layouts)};
     RG_ASSIGN_OR_RETURN(current, Rebuilder(current, repairs).Run());
   }
   return absl::InternalError("legalizing did not settle after six rounds");

@@ -12,8 +12,13 @@
 
 namespace retrograd {
 
-absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph,
-                                       const LayoutOptions& layouts = {});
+// A graph, and how its values lie: as AssignLayouts says.
+struct LegalGraph {
+  BackwardGraph graph;
+  std::vector<Layout> layouts;  // by value_index
+};
+
+absl::StatusOr<LegalGraph> Legalize(const BackwardGraph& graph, const LayoutOptions& options = {});
 
 }  // namespace retrograd
 

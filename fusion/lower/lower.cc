@@ -80,7 +80,8 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
     RG_ASSIGN_OR_RETURN(g, TakeTapsAsChannels(g, *options.device));
   }
   // Last, because every step before may move what lies in memory.
-  return Legalize(g, options.layouts);
+  RG_ASSIGN_OR_RETURN(LegalGraph legal, Legalize(g, options.layouts));
+  return std::move(legal.graph);
 }
 
 }  // namespace retrograd

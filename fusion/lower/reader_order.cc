@@ -7,8 +7,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/strided_view.h"
+#include "fusion/kernel/build/access_maps.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/dense_order.h"
 #include "fusion/ops/call_op.h"
 
@@ -63,15 +63,18 @@ int Commonest(const std::vector<int>& found, int present) {
   return commonest;
 }
 
-// The graph, its layouts, and by value_index the output that a value is, if it is one.
+// The graph, its layouts, by value_index the output that a value is, if it is one, and the maps
+// through its views.
 struct Stored {
   const BackwardGraph& graph;
   absl::Span<const Layout> layouts;
   std::vector<const GraphOutput*> outputs;
+  KernelMaps maps;
 };
 
 Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
-  Stored stored{g, layouts, std::vector<const GraphOutput*>(g.num_values(), nullptr)};
+  Stored stored{g, layouts, std::vector<const GraphOutput*>(g.num_values(), nullptr),
+                KernelMaps(g)};
   for (const GraphOutput& output : g.outputs()) {
     if (!output.value) continue;
     const GraphOutput*& first = stored.outputs[g.value_index(*output.value)];
@@ -84,22 +87,24 @@ Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
 class Readers {
  public:
   // beside: whether what is read beside it counts, or only where it goes.
-  Readers(const Stored& stored, ValueId value, bool beside)
+  Readers(Stored& stored, ValueId value, bool beside)
       : stored_(stored),
         g_(stored.graph),
         value_(value),
         extents_(g_.type(value).shape),
+        maps_(stored.maps.In(extents_)),
         beside_(beside) {}
 
   // The dim of the value along which each lies.
   std::vector<int> FastestDims() {
-    Push({value_, {.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0}, beside_});
+    const AccessMap own{.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0};
+    Push({value_, maps_.Of(own), beside_});
     while (!pending_.empty()) {
-      const Seen seen = std::move(pending_.back());
+      const Seen seen = pending_.back();
       pending_.pop_back();
       if (const GraphOutput* output = stored_.outputs[g_.value_index(seen.value)]) {
         const std::vector<int64_t>& strides = output->strides;
-        Add(strides.empty() ? DenseStrides(g_.type(seen.value).shape) : strides, seen.map);
+        Add(strides.empty() ? DenseStrides(g_.type(seen.value).shape) : strides, *seen.map);
       }
       for (const Use& use : g_.uses(seen.value.node)) {
         if (use.result == seen.value.result) Follow(use.user, seen);
@@ -112,50 +117,48 @@ class Readers {
   // The value, or what is made of it element by element, behind views.
   struct Seen {
     ValueId value;
-    AccessMap map;  // of the value's axes
-    bool alone;     // nothing has been read beside it
+    const AccessMap* map;  // of the value's axes
+    bool alone;            // nothing has been read beside it
   };
 
-  void Push(Seen seen) {
-    if (visited_.insert(g_.value_index(seen.value)).second) pending_.push_back(std::move(seen));
+  void Push(const Seen& seen) {
+    if (visited_.insert(g_.value_index(seen.value)).second) pending_.push_back(seen);
   }
 
   void Follow(NodeId user, const Seen& seen) {
     const ValueId next{user, 0};
     if (g_.pattern(user) == Pattern::kView) {
-      if (auto map = ThroughViewForward(g_, user, seen.map, extents_)) {
-        Push({next, *std::move(map), seen.alone});
+      if (const AccessMap* map = maps_.ThroughViewForward(user, seen.map)) {
+        Push({next, map, seen.alone});
       }
     } else if (IsLibrary(g_, user)) {
-      Count(seen.value, seen.value, seen.map);
+      Count(seen.value, seen.value, *seen.map);
     } else if (g_.op(user) == Op::cat) {
       // Part of a join, which goes on.
       for (const int dim : Readers(stored_, next, false).FastestDims()) {
-        Add(DenseAlong(g_.type(next).shape, dim), seen.map);
+        Add(DenseAlong(g_.type(next).shape, dim), *seen.map);
       }
     } else if (IsElementwise(g_, user) && g_.type(next).shape == g_.type(seen.value).shape) {
-      Push({next, seen.map, !ReadsBeside(user, seen) && seen.alone});
+      Push({next, seen.map, seen.alone && !ReadsBeside(user, seen)});
     }
   }
 
-  // Whether the op reads another tensor of this shape. Those count that are read by the first op
-  // that reads any.
+  // Whether the op, the first one that may, reads another tensor of this shape. Those count.
   bool ReadsBeside(NodeId user, const Seen& seen) {
     bool reads = false;
     for (ValueId other : g_.operands(user)) {
       if (other == seen.value || !IsWalkedLike(g_, other, g_.type(seen.value).shape)) continue;
       reads = true;
       const ValueId followed = Followed(g_, other);
-      if (seen.alone && !IsLibrary(g_, followed.node)) Count(other, followed, seen.map);
+      if (!IsLibrary(g_, followed.node)) Count(other, followed, *seen.map);
     }
     return reads;
   }
 
   // The order of `value`, of which `tensor` is what lies in memory: once.
   void Count(ValueId value, ValueId tensor, const AccessMap& map) {
-    const auto view = AsStrided(g_, stored_.layouts, value);
-    const bool first = counted_.insert(g_.value_index(BehindViews(g_, tensor))).second;
-    if (view && first) Add(view->strides, map);
+    if (!counted_.insert(g_.value_index(BehindViews(g_, tensor))).second) return;
+    if (const auto view = AsStrided(g_, stored_.layouts, value)) Add(view->strides, map);
   }
 
   // What is seen with these strides: the dim along which neighbours lie side by side, if one is.
@@ -167,17 +170,18 @@ class Readers {
     }
   }
 
-  const Stored& stored_;
+  Stored& stored_;
   const BackwardGraph& g_;
   const ValueId value_;
   const Shape& extents_;
+  AccessMaps& maps_;
   const bool beside_;
   std::vector<int> dims_;
   std::vector<Seen> pending_;
   absl::flat_hash_set<size_t> visited_, counted_;  // value_index
 };
 
-std::optional<Layout> OrderOfReaders(const Stored& stored, ValueId result) {
+std::optional<Layout> OrderOfReaders(Stored& stored, ValueId result) {
   const int present = FastestDim(stored.graph, stored.layouts, result);
   const int dim = Commonest(Readers(stored, result, true).FastestDims(), present);
   const Shape& shape = stored.graph.type(result).shape;
@@ -191,7 +195,7 @@ std::optional<Layout> OrderOfReaders(const Stored& stored, ValueId result) {
 std::vector<std::optional<Layout>> OrdersOfReaders(const BackwardGraph& graph,
                                                    absl::Span<const Layout> layouts,
                                                    absl::Span<const ValueId> results) {
-  const Stored stored = StoredOf(graph, layouts);
+  Stored stored = StoredOf(graph, layouts);
   std::vector<std::optional<Layout>> orders;
   for (const ValueId result : results) orders.push_back(OrderOfReaders(stored, result));
   return orders;

@@ -478,17 +478,20 @@ absl::Status AddRegions(const BackwardGraph& lowered, const DeviceSpec& device,
 
 absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceSpec& device,
                                      const PlanOptions& options, int64_t memory_ps_per_mib,
-                                     GroupOrder order, RegionResults& solved) {
-  RG_ASSIGN_OR_RETURN(auto context, PlanningContext::Make(lowered, device, options,
-                                                          memory_ps_per_mib, &solved.kernels));
+                                     GroupOrder order, RegionResults& solved,
+                                     const std::vector<Layout>* layouts) {
+  RG_ASSIGN_OR_RETURN(
+      auto context,
+      PlanningContext::Make(lowered, device, options, memory_ps_per_mib, &solved.kernels, layouts));
   return Planner(*context, options, order, solved).Run();
 }
 
 absl::StatusOr<PlanPrice> PriceGraph(const BackwardGraph& lowered, const DeviceSpec& device,
                                      const PlanOptions& options, int64_t enough_ps,
-                                     std::optional<int64_t> shared_ps, RegionResults& solved) {
-  RG_ASSIGN_OR_RETURN(auto context,
-                      PlanningContext::Make(lowered, device, options, 0, &solved.kernels));
+                                     std::optional<int64_t> shared_ps, RegionResults& solved,
+                                     const std::vector<Layout>& layouts) {
+  RG_ASSIGN_OR_RETURN(
+      auto context, PlanningContext::Make(lowered, device, options, 0, &solved.kernels, &layouts));
   Planner planner(*context, options, GroupOrder::kProgram, solved);
   RG_ASSIGN_OR_RETURN(const PlanPrice price, planner.Price(enough_ps + shared_ps.value_or(0)));
   if (!shared_ps) return price;

@@ -43,16 +43,19 @@ struct RegionResults {
   absl::flat_hash_set<std::string> kept;  // signatures of those that have a pattern's partition
 };
 
+// `layouts`: as for PlanningContext::Make.
 absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceSpec& device,
                                      const PlanOptions& options, int64_t memory_ps_per_mib,
-                                     GroupOrder order, RegionResults& solved);
+                                     GroupOrder order, RegionResults& solved,
+                                     const std::vector<Layout>* layouts = nullptr);
 
 // The price of the plan; of one in which kernels share no launches without `shared_ps`. A plan that
 // would take more than enough_ps even if sharing launches won it shared_ps has a lower bound that
 // says so.
 absl::StatusOr<PlanPrice> PriceGraph(const BackwardGraph& lowered, const DeviceSpec& device,
                                      const PlanOptions& options, int64_t enough_ps,
-                                     std::optional<int64_t> shared_ps, RegionResults& solved);
+                                     std::optional<int64_t> shared_ps, RegionResults& solved,
+                                     const std::vector<Layout>& layouts);
 
 }  // namespace retrograd
 

@@ -55,10 +55,12 @@ struct TrialPlans {
   // The price of the lowered graph's plan, which is kept.
   absl::StatusOr<int64_t> PlanPs(const DeviceSpec& device, const PlanOptions& options);
   // The graph that is most likely the one.
-  absl::StatusOr<int64_t> PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
-                                    const PlanOptions& options, bool keep_plan);
-  absl::StatusOr<PlanPrice> Price(const BackwardGraph& graph, const DeviceSpec& device,
-                                  const PlanOptions& options, int64_t enough_ps);
+  absl::StatusOr<int64_t> PlanFirst(const BackwardGraph& graph, const std::vector<Layout>& layouts,
+                                    const DeviceSpec& device, const PlanOptions& options,
+                                    bool keep_plan);
+  absl::StatusOr<PlanPrice> Price(const BackwardGraph& graph, const std::vector<Layout>& layouts,
+                                  const DeviceSpec& device, const PlanOptions& options,
+                                  int64_t enough_ps);
 
   int64_t sharing_ps_ = 0;  // what sharing launches wins the first plan
 };
@@ -71,21 +73,25 @@ constexpr size_t kMostNodesForSharing = 20'000;
 // that would need more than so many times as much to catch up is beaten.
 constexpr int64_t kSharingWinsTimes = 3;
 
-absl::StatusOr<int64_t> TrialPlans::PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
-                                              const PlanOptions& options, bool keep_plan) {
-  RG_ASSIGN_OR_RETURN(FusionPlan whole,
-                      PlanGraph(graph, device, options, 0, GroupOrder::kProgram, *solved));
+absl::StatusOr<int64_t> TrialPlans::PlanFirst(const BackwardGraph& graph,
+                                              const std::vector<Layout>& layouts,
+                                              const DeviceSpec& device, const PlanOptions& options,
+                                              bool keep_plan) {
+  RG_ASSIGN_OR_RETURN(FusionPlan whole, PlanGraph(graph, device, options, 0, GroupOrder::kProgram,
+                                                  *solved, &layouts));
   sharing_ps_ = whole.summary.shared_launch_ps;
   const int64_t price_ps = whole.summary.price_ps;
   if (keep_plan) plan = std::move(whole);
   return graph.num_nodes() <= kMostNodesForSharing ? price_ps : price_ps + sharing_ps_;
 }
 
-absl::StatusOr<PlanPrice> TrialPlans::Price(const BackwardGraph& graph, const DeviceSpec& device,
-                                            const PlanOptions& options, int64_t enough_ps) {
+absl::StatusOr<PlanPrice> TrialPlans::Price(const BackwardGraph& graph,
+                                            const std::vector<Layout>& layouts,
+                                            const DeviceSpec& device, const PlanOptions& options,
+                                            int64_t enough_ps) {
   std::optional<int64_t> shared_ps;
   if (graph.num_nodes() <= kMostNodesForSharing) shared_ps = kSharingWinsTimes * sharing_ps_;
-  return PriceGraph(graph, device, options, enough_ps, shared_ps, *solved);
+  return PriceGraph(graph, device, options, enough_ps, shared_ps, *solved, layouts);
 }
 
 absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
@@ -196,11 +202,12 @@ absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, cons
   if (by_pattern) return made;
   const PlanOptions free = FreeOf(options);
   bool first = true;
-  const auto price = [&](const BackwardGraph& tried,
+  const auto price = [&](const BackwardGraph& tried, const std::vector<Layout>& layouts,
                          int64_t enough_ps) -> absl::StatusOr<PlanPrice> {
-    if (!std::exchange(first, false)) return made.Price(tried, device, free, enough_ps);
-    RG_ASSIGN_OR_RETURN(const int64_t price_ps,
-                        made.PlanFirst(tried, device, with_plan ? options : free, with_plan));
+    if (!std::exchange(first, false)) return made.Price(tried, layouts, device, free, enough_ps);
+    RG_ASSIGN_OR_RETURN(
+        const int64_t price_ps,
+        made.PlanFirst(tried, layouts, device, with_plan ? options : free, with_plan));
     return PlanPrice{.ps = price_ps};
   };
   RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(lowered.graph, device, merge, price));

@@ -45,11 +45,12 @@ DeviceSpec PlannedDevice(DeviceSpec device, const PlanOptions& options) {
 
 PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
                                  const PlanOptions& options, Limits bounds,
-                                 int64_t memory_ps_per_mib, KernelPrices* known)
+                                 int64_t memory_ps_per_mib, KernelPrices* known,
+                                 const std::vector<Layout>* assigned)
     : graph(g),
       device(PlannedDevice(d, options)),
       limits(std::move(bounds)),
-      layouts(AssignLayouts(g, LayoutOptionsOf(options, device))),
+      layouts(assigned != nullptr ? *assigned : AssignLayouts(g, LayoutOptionsOf(options, device))),
       consumers(g),
       placed_concats(Enabled(options, "concats_in_place") &&
                              options.merging != PlanOptions::Merging::kNever
@@ -70,14 +71,12 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
               .schedule_salt = static_cast<int64_t>(options.random_schedules)},
              known) {}
 
-absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const BackwardGraph& graph,
-                                                                       const DeviceSpec& device,
-                                                                       const PlanOptions& options,
-                                                                       int64_t memory_ps_per_mib,
-                                                                       KernelPrices* known) {
+absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(
+    const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
+    int64_t memory_ps_per_mib, KernelPrices* known, const std::vector<Layout>* layouts) {
   RG_ASSIGN_OR_RETURN(Limits limits, Limits::Make(device, options.tighten));
-  std::unique_ptr<PlanningContext> context(
-      new PlanningContext(graph, device, options, std::move(limits), memory_ps_per_mib, known));
+  std::unique_ptr<PlanningContext> context(new PlanningContext(
+      graph, device, options, std::move(limits), memory_ps_per_mib, known, layouts));
   // Library calls first: what they absorb is no longer in any region.
   RG_ASSIGN_OR_RETURN(context->library_calls,
                       MakeLibraryGroups(graph, context->layouts, context->consumers,

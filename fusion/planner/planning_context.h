@@ -13,12 +13,12 @@ namespace retrograd {
 
 struct PlanningContext {
   // `graph` is lowered and must outlive the result. `memory_ps_per_mib` is the price of what
-  // kernels store for one another. `known`: see GroupPricer; must outlive the result.
-  static absl::StatusOr<std::unique_ptr<PlanningContext>> Make(const BackwardGraph& graph,
-                                                               const DeviceSpec& device,
-                                                               const PlanOptions& options,
-                                                               int64_t memory_ps_per_mib = 0,
-                                                               KernelPrices* known = nullptr);
+  // kernels store for one another. `known`: see GroupPricer; must outlive the result. `layouts`: of
+  // the graph's values by LayoutOptionsOf(options, device), where they are known.
+  static absl::StatusOr<std::unique_ptr<PlanningContext>> Make(
+      const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
+      int64_t memory_ps_per_mib = 0, KernelPrices* known = nullptr,
+      const std::vector<Layout>* layouts = nullptr);
 
   const BackwardGraph& graph;
   // PlannedDevice of the given one. Registers may lie within the slack of its models while no
@@ -36,7 +36,8 @@ struct PlanningContext {
 
  private:
   PlanningContext(const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
-                  Limits limits, int64_t memory_ps_per_mib, KernelPrices* known);
+                  Limits limits, int64_t memory_ps_per_mib, KernelPrices* known,
+                  const std::vector<Layout>* assigned);
 };
 
 bool Enabled(const PlanOptions& options, absl::string_view feature);

@@ -107,6 +107,7 @@ GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> la
     known_ = own_.get();
   }
   numbers_ = std::make_shared<NodeNumbers>(graph, layouts, known_->nodes);
+  maps_ = std::make_shared<KernelMaps>(graph);
 }
 
 KernelOutcome GroupPricer::Build(const GroupOps& group) const {
@@ -118,7 +119,8 @@ KernelOutcome GroupPricer::Build(const GroupOps& group, absl::Span<const ValueId
                       .layouts = layouts_,
                       .nodes = group.ops,
                       .stores = stores,
-                      .unify_branches = options_.unify_branches});
+                      .unify_branches = options_.unify_branches,
+                      .maps = maps_.get()});
 }
 
 ScheduleLimits GroupPricer::schedule_limits() const {
@@ -182,29 +184,45 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   const int64_t passed = PassedBytes(*kernel.ir);
   const uint64_t key = FeedbackKey(*kernel.ir);
   const KernelPricer pricer(*kernel.ir, profile, device_);
-  std::vector<GroupPrice> admissible;
-  std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
-  for (const Schedule& s : CandidateSchedules(*kernel.ir, profile, schedule_limits())) {
-    const Price price = pricer.Of(s, /*explain=*/false, FindCompiled(key, s));
-    GroupPrice candidate{
-        .feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed, .work = work};
-    if (!limits_.Allows(price.footprint) && !MaySpill(limits_, price.footprint, group.ops.size())) {
-      if (best.limit.empty()) {
-        Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
-        best.limit = std::move(v.limit), best.reason = std::move(v.reason);
-      }
-      if (!spilling || price.ps < spilling->ps) spilling = candidate;
-      continue;
+  struct Candidate {
+    const Schedule* schedule;
+    int64_t ps;
+  };
+  std::vector<Candidate> admissible;
+  std::optional<Candidate> spilling;  // the least bad, for a single op that fits nowhere
+  const std::vector<Schedule> schedules =
+      CandidateSchedules(*kernel.ir, profile, schedule_limits());
+  for (const Schedule& s : schedules) {
+    const Footprint footprint = pricer.FootprintOf(s, FindCompiled(key, s));
+    const bool allowed =
+        limits_.Allows(footprint) || MaySpill(limits_, footprint, group.ops.size());
+    if (!allowed && best.limit.empty()) {
+      Limits::Verdict v = limits_.CheckSchedule(s, footprint);
+      best.limit = std::move(v.limit), best.reason = std::move(v.reason);
     }
-    admissible.push_back(std::move(candidate));
+    if (!allowed && !single) continue;
+    const Candidate candidate{&s, pricer.Of(s, footprint).ps};
+    if (allowed) {
+      admissible.push_back(candidate);
+    } else if (!spilling || candidate.ps < spilling->ps) {
+      spilling = candidate;
+    }
   }
+  std::optional<Candidate> chosen;
   if (admissible.empty()) {
-    if (single && spilling) best = *spilling;
+    if (single) chosen = spilling;
   } else if (options_.schedule_salt != 0) {
-    best = admissible[Draw(options_.schedule_salt, group.ops) % admissible.size()];
+    chosen = admissible[Draw(options_.schedule_salt, group.ops) % admissible.size()];
   } else {
-    best = *std::min_element(admissible.begin(), admissible.end(),
-                             [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
+    chosen = *std::min_element(admissible.begin(), admissible.end(),
+                               [](const Candidate& a, const Candidate& b) { return a.ps < b.ps; });
+  }
+  if (chosen) {
+    best = {.feasible = true,
+            .schedule = *chosen->schedule,
+            .ps = chosen->ps,
+            .passed_bytes = passed,
+            .work = work};
   }
   return out;
 }

@@ -15,6 +15,7 @@
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/cost/limits.h"
 #include "fusion/cost/memory_bound.h"
+#include "fusion/kernel/build/access_maps.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/plan/plan.h"
 
@@ -151,6 +152,7 @@ class GroupPricer {
   KernelPrices* known_;
   std::shared_ptr<KernelPrices> own_;  // where nobody else's are given
   std::shared_ptr<NodeNumbers> numbers_;
+  std::shared_ptr<KernelMaps> maps_;
 };
 
 }  // namespace retrograd

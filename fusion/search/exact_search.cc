@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <queue>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/cost/kernel_cost.h"
@@ -60,9 +59,9 @@ class ExactSearch::Run {
 
   // Of one kernel.
   int64_t LeastOf(AtomMask set) {
-    auto [at, added] = least_.try_emplace(set, 0);
-    if (added) at->second = s_.masks_.LeastPs(set);
-    return at->second;
+    auto [least, added] = least_.Add(set);
+    if (added) least = s_.masks_.LeastPs(set);
+    return least;
   }
 
   // ExactSearch::LeastCost.
@@ -74,13 +73,13 @@ class ExactSearch::Run {
   // Of any kernels: one of several atoms pays the margin, several are launched.
   int64_t LeastOfAll(AtomMask set) {
     if (set == 0) return 0;
-    auto [at, added] = least_of_all_.try_emplace(set, 0);
-    if (!added) return at->second;
-    int64_t least = s_.masks_.LeastPsOfAll(set);
+    auto [least, added] = least_of_all_.Add(set);
+    if (!added) return least;
+    least = s_.masks_.LeastPsOfAll(set);
     if ((set & (set - 1)) != 0 && (set & s_.calls_) == 0) {
       least += std::min(s_.pricer_.Margin(least), LeastKernelPs(s_.pricer_.device()));
     }
-    return at->second = least;
+    return least;
   }
 
   void Enter(AtomMask done, int64_t cost, AtomMask from) {
@@ -99,10 +98,10 @@ class ExactSearch::Run {
     if (++expanded_ > s_.limits_.max_downsets) return false;
     const RegionMasks& m = s_.masks_;
     const AtomMask left = m.all() & ~done;
-    seen_.clear();
+    seen_.Clear();
     stack_.clear();
     auto push = [&](AtomMask set) {
-      if (!Separated(set) && seen_.insert(set).second) stack_.push_back(set);
+      if (seen_.Add(set).second && !Separated(set)) stack_.push_back(set);
     };
     ForEachBit(left, [&](int i) {
       if ((m.predecessors(i) & left) == 0) push(Bit(i));
@@ -117,14 +116,15 @@ class ExactSearch::Run {
       ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
       ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
       if (!JoinsWhole(set) || !m.MayBeEpilogues(set)) continue;
-      auto priced = s_.prices_.find(set);
-      if (priced != s_.prices_.end()) {
-        if (priced->second != nullptr && priced->second->feasible) {
-          Enter(done | set, cost + s_.pricer_.Cost(*priced->second, (set & (set - 1)) != 0), done);
+      if (const GroupPrice** priced = s_.prices_.Find(set)) {
+        if (*priced != nullptr && (*priced)->feasible) {
+          Enter(done | set, cost + s_.pricer_.Cost(**priced, (set & (set - 1)) != 0), done);
         }
         continue;
       }
-      const int64_t bound = cost + LeastTogether(set) + LeastOfAll(left & ~set);
+      const int64_t others = cost + LeastOfAll(left & ~set);
+      if (others >= below_) continue;
+      const int64_t bound = others + LeastTogether(set);
       if (bound < below_) open_.push({.bound = bound, .done = done, .set = set, .cost = cost});
     }
     return true;
@@ -170,9 +170,10 @@ class ExactSearch::Run {
   std::vector<AtomMask> separated_, joined_;
   const int64_t most_work_ = s_.work() + s_.limits_.max_work;
   absl::flat_hash_map<AtomMask, State> states_;
-  absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
+  WordTable<int64_t> least_, least_of_all_;
   std::priority_queue<Entry> open_;
-  absl::flat_hash_set<AtomMask> seen_;
+  struct Seen {};
+  WordTable<Seen> seen_;  // from the state that is expanded
   std::vector<AtomMask> stack_;
   int64_t steps_ = 0, expanded_ = 0;
 };
@@ -197,7 +198,7 @@ Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t b
 }
 
 const GroupPrice& ExactSearch::PriceOf(AtomMask set) {
-  const GroupPrice*& price = prices_[set];
+  const GroupPrice*& price = prices_.Add(set).first;
   if (price != nullptr) return *price;
   GroupOps group = OpsOfAtoms(atoms_, AtomsOf(set));
   const auto ops = static_cast<int64_t>(group.ops.size());
@@ -244,10 +245,10 @@ const GroupPrice& ExactSearch::TooLarge(int64_t ops) {
 bool ExactSearch::MayShareKernel(AtomMask set) {
   if ((set & (set - 1)) == 0) return true;
   if (!masks_.MayBeEpilogues(set)) return false;
-  if (const auto known = prices_.find(set); known != prices_.end()) return known->second != nullptr;
+  if (const GroupPrice** known = prices_.Find(set)) return *known != nullptr;
   if (!links_) links_.emplace(atoms_, pricer_);
   if (links_->MayShareKernel(set)) return true;
-  prices_.try_emplace(set, nullptr);
+  prices_.Add(set);
   return false;
 }
 

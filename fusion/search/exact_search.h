@@ -21,6 +21,7 @@
 #include "fusion/search/may_share_kernel.h"
 #include "fusion/search/partition.h"
 #include "fusion/search/region_masks.h"
+#include "graph/base/word_table.h"
 
 namespace retrograd {
 
@@ -78,9 +79,9 @@ class ExactSearch {
   SearchLimits limits_;
   RegionMasks masks_;
   AtomMask calls_ = 0;  // atoms with a library call, whose kernels are priced by other rules
-  absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book; nullptr: of no kernel
-  std::map<int64_t, GroupPrice> too_large_;                  // by the number of ops
-  std::optional<RegionLinks> links_;                         // once asked for
+  WordTable<const GroupPrice*> prices_;      // in the book; nullptr: of no kernel
+  std::map<int64_t, GroupPrice> too_large_;  // by the number of ops
+  std::optional<RegionLinks> links_;         // once asked for
   int64_t work_ = 0;
 };
 

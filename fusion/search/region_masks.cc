@@ -55,6 +55,7 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
   CountBytes(atoms, pricer);
   CountUncached(pricer.device());
   JoinEqual();
+  TakeOwn();
 }
 
 void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer) {
@@ -164,6 +165,19 @@ void RegionMasks::JoinEqual() {
   writes_ = std::move(writes);
 }
 
+void RegionMasks::TakeOwn() {
+  own_.resize(predecessors_.size());
+  std::erase_if(reads_, [&](const Read& r) {
+    const bool own = r.producer == 0 && std::has_single_bit(r.readers);
+    if (own) own_[std::countr_zero(r.readers)].Add(r.bytes, r.uncached, r.fresh);
+    return own;
+  });
+  std::erase_if(writes_, [&](const Write& w) {
+    if (w.escapes) own_[std::countr_zero(w.producer)].Add(w.bytes, w.bytes, false);
+    return w.escapes;
+  });
+}
+
 void RegionMasks::FindProducts(const std::vector<Atom>& atoms) {
   const BackwardGraph& g = pricer_.graph();
   for (size_t a = 0; a < atoms.size(); ++a) {
@@ -208,17 +222,14 @@ AtomMask RegionMasks::Closure(AtomMask set) const {
 
 MovedBytes RegionMasks::LeastBytes(AtomMask set) const {
   MovedBytes bytes;
+  ForEachBit(set, [&](int i) { bytes += own_[i]; });
   for (const Read& r : reads_) {
-    if ((r.readers & set) == 0 || (r.producer & set) != 0) continue;
-    bytes.all += r.bytes;
-    bytes.uncached += r.uncached;
-    if (r.fresh) bytes.fresh += r.bytes;
+    if ((r.readers & set) != 0 && (r.producer & set) == 0) {
+      bytes.Add(r.bytes, r.uncached, r.fresh);
+    }
   }
   for (const Write& w : writes_) {
-    if ((w.producer & set) != 0 && (w.escapes || (w.readers & ~set) != 0)) {
-      bytes.all += w.bytes;
-      bytes.uncached += w.bytes;
-    }
+    if ((w.producer & set) != 0 && (w.readers & ~set) != 0) bytes.Add(w.bytes, w.bytes, false);
   }
   return bytes;
 }

@@ -52,6 +52,7 @@ class RegionMasks {
   void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
   void CountUncached(const DeviceSpec& device);
   void JoinEqual();  // bytes that count for the same sets, so that a bound adds up few numbers
+  void TakeOwn();    // those that count for one atom, whatever else is in the set
 
   // Bytes read if a reader is in the set and the producer is not.
   struct Read {
@@ -67,8 +68,9 @@ class RegionMasks {
     bool escapes = false;
   };
   std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_;
-  std::vector<Read> reads_;
-  std::vector<Write> writes_;
+  std::vector<Read> reads_;      // but those of one atom from outside the region
+  std::vector<Write> writes_;    // but those that escape
+  std::vector<MovedBytes> own_;  // by atom: the others
   // Of an epilogue root.
   struct Product {
     AtomMask atom = 0;

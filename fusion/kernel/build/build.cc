@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
 #include <optional>
 #include <utility>
 
@@ -67,7 +66,7 @@ class Builder {
     if (refusal_) return;
     const int buffer = BufferOf(v);
     ir_.buffers[buffer].written = true;
-    IndexExpr offset = Linearize(walk.result.coords, StridesOf(v));
+    IndexExpr offset = Linearize(walk.result->coords, StridesOf(v));
     const int stored = Widened(instr, offset.axes());
     ir_.stores.push_back({.instr = stored, .buffer = buffer, .offset = std::move(offset)});
   }
@@ -78,7 +77,7 @@ class Builder {
     absl::Span<const ValueId> operands = g_.operands(id);
     const int axis = static_cast<int>(g_.node(id).attrs.Int("axis"));
     Scatter scatter;
-    scatter.row_axes = walk.operand.coords[axis].axes();
+    scatter.row_axes = walk.operand->coords[axis].axes();
     scatter.src_instr = Evaluate(operands[2], walk.operand);
     if (refusal_) return;
     scatter.src_instr = Widened(scatter.src_instr, ir_.all_axes());
@@ -159,26 +158,13 @@ class Builder {
 
   // --- evaluation --------------------------------------------------------------------------------
 
-  // At a place of the caller's, which outlives this kernel's other places.
-  int Evaluate(ValueId v, const AccessMap& at) {
+  int Evaluate(ValueId v, const AccessMap* at) {
     if (refusal_) return 0;
-    std::optional<AccessMap> behind = SeeThroughViews(v, at);
-    if (behind) return EvaluateBehindViews(v, places_.emplace_back(*std::move(behind)));
-    return EvaluateBehindViews(v, at);
-  }
-  int Evaluate(ValueId v, AccessMap&& at) {
-    if (refusal_) return 0;
-    return Evaluate(v, std::as_const(places_.emplace_back(std::move(at))));
-  }
-
-  // The map's fill is its maker's concern: what lies outside the guards is never used.
-  int EvaluateBehindViews(ValueId v, const AccessMap& map) {
+    SeeThroughViews(v, at);
     const int position = space_.walks.Position(v.node);
     KnownPlaces& known = position < 0 ? known_outside_[v] : known_inside_[position];
     for (const Known& k : known) {
-      if (k.at == &map || (k.at->coords == map.coords && k.at->guards == map.guards)) {
-        return k.instr;
-      }
+      if (k.at == at) return k.instr;
     }
     if (known.size() >= kMostPlaces && position >= 0) {
       Refuse(BuildLimit::kPlaces,
@@ -186,40 +172,37 @@ class Builder {
                           kMostPlaces, " places, at each of which it would be made"));
       return 0;
     }
-    const int instr = EvaluateNew(v, map);
-    known.push_back({&map, instr});
+    const int instr = EvaluateNew(v, at);
+    known.push_back({at, instr});
     return instr;
   }
 
   // To the value behind all views that pad nothing, without recursion: a file may stack as many as
-  // it likes. The map there; nullopt where v is behind none.
-  std::optional<AccessMap> SeeThroughViews(ValueId& v, const AccessMap& at) const {
-    std::optional<AccessMap> map;
+  // it likes. And to the map there.
+  void SeeThroughViews(ValueId& v, const AccessMap*& at) const {
     while (g_.pattern(v.node) == Pattern::kView) {
-      const AccessMap& outer = map ? *map : at;
-      AccessMap inner = ThroughView(g_, v.node, outer, extents_);
-      if (inner.guards.size() > outer.guards.size()) break;
+      const AccessMap* inner = space_.maps->ThroughView(v.node, at);
+      if (inner->guards.size() > at->guards.size()) return;
       v = g_.operands(v.node)[0];
-      map = std::move(inner);
+      at = inner;
     }
-    return map;
   }
 
-  int EvaluateNew(ValueId v, const AccessMap& map) {
+  int EvaluateNew(ValueId v, const AccessMap* map) {
     const NodeId id = v.node;
     switch (g_.pattern(id)) {
       case Pattern::kView: return EvaluateView(v, map);
-      case Pattern::kInput: return Load(v, map);
+      case Pattern::kInput: return Load(v, *map);
       default: break;
     }
-    if (IsConstant(g_, id)) return EvaluateConstant(v, map);
-    if (!IsInside(id)) return Load(v, map);
+    if (IsConstant(g_, id)) return EvaluateConstant(v, *map);
+    if (!IsInside(id)) return Load(v, *map);
     switch (g_.pattern(id)) {
       case Pattern::kPointwise: return EvaluatePointwise(v, map);
-      case Pattern::kReduction: return EvaluateReduction(v, map);
+      case Pattern::kReduction: return EvaluateReduction(v, *map);
       case Pattern::kJoin: return EvaluateJoin(v, map);
       case Pattern::kAccumulate: return EvaluateAccumulate(v, map);
-      case Pattern::kGather: return EvaluateGather(v, map);
+      case Pattern::kGather: return EvaluateGather(v, *map);
       case Pattern::kScan: return EvaluateScan(v, map);
       default: break;
     }
@@ -252,21 +235,25 @@ class Builder {
                 .value = v});
   }
 
-  int EvaluateView(ValueId v, const AccessMap& map) {
-    AccessMap inner = ThroughView(g_, v.node, map, extents_);
-    const size_t outer_guards = map.guards.size();
-    const double fill = inner.fill;
-    const bool padded = inner.guards.size() > outer_guards;
-    if (inner.guards.size() > kMostGuards) {
+  // A view behind which no view is seen: a pad.
+  int EvaluateView(ValueId v, const AccessMap* map) {
+    const AccessMap* inner = space_.maps->ThroughView(v.node, map);
+    if (inner->guards.size() > kMostGuards) {
       Refuse(BuildLimit::kGuards, absl::StrCat("an access has more than ", kMostGuards,
                                                " guards: pads through which it reads"));
       return 0;
     }
-    std::vector<Guard> own(inner.guards.begin() + outer_guards, inner.guards.end());
-    const int instr = Evaluate(g_.operands(v.node)[0], std::move(inner));
+    const int instr = Evaluate(g_.operands(v.node)[0], inner);
     if (refusal_) return 0;
-    if (!padded || (fill == 0 && IsPlainLoad(instr))) return instr;
-    return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
+    const double fill = g_.node(v.node).attrs.Float("value");
+    if (fill == 0 && IsPlainLoad(instr)) return instr;
+    return Select(OwnGuards(*inner, *map), instr, Constant(fill, g_.type(v).dtype, v), v);
+  }
+
+  // Those that a map has beside the ones of the map that it was made of.
+  static std::vector<Guard> OwnGuards(const AccessMap& inner, const AccessMap& outer) {
+    return {inner.guards.begin() + static_cast<std::ptrdiff_t>(outer.guards.size()),
+            inner.guards.end()};
   }
 
   // A guarded load already yields 0 outside its guards.
@@ -281,7 +268,7 @@ class Builder {
                 .value = v});
   }
 
-  int EvaluatePointwise(ValueId v, const AccessMap& map) {
+  int EvaluatePointwise(ValueId v, const AccessMap* map) {
     const NodeId id = v.node;
     const Node& node = g_.node(id);
     Instr instr{.kind = InstrKind::kPointwise,
@@ -291,10 +278,7 @@ class Builder {
                 .value = v};
     absl::Span<const ValueId> operands = g_.operands(id);
     for (size_t i = 0; i < operands.size(); ++i) {
-      const Shape& mine = g_.type(operands[i]).shape;
-      int operand = mine == node.results[0].shape
-                        ? Evaluate(operands[i], map)
-                        : Evaluate(operands[i], ThroughBroadcast(mine, node.results[0].shape, map));
+      int operand = Evaluate(operands[i], space_.maps->OfOperand(id, static_cast<int>(i), map));
       if (TakesRounded(node.op)) operand = Rounded(operand);
       instr.operands.push_back(operand);
     }
@@ -326,7 +310,7 @@ class Builder {
   int EvaluateReduction(ValueId v, const AccessMap& map) {
     const NodeId id = v.node;
     const Walk& walk = space_.walks.At(id);
-    if (walk.result.coords != map.coords) {
+    if (walk.result->coords != map.coords) {
       Refuse(BuildLimit::kReductionAxes,
              absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
                           ") is read at other places than those where its axes are folded"));
@@ -335,11 +319,11 @@ class Builder {
     int operand = Evaluate(g_.operands(id)[0], walk.operand);
     AxisMask reduced = 0;
     absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
-    for (int64_t a : axes) reduced |= walk.operand.coords[a].axes();
+    for (int64_t a : axes) reduced |= walk.operand->coords[a].axes();
     if (refusal_) return 0;
     // The accumulators stand at every point that the reduction keeps, whatever varies there.
     AxisMask walked = reduced;
-    for (const IndexExpr& e : walk.operand.coords) walked |= e.axes();
+    for (const IndexExpr& e : walk.operand->coords) walked |= e.axes();
     operand = Widened(operand, walked);
     return Add({.kind = InstrKind::kReduce,
                 .op = g_.op(id),
@@ -361,14 +345,14 @@ class Builder {
     return true;
   }
 
-  int EvaluateScan(ValueId v, const AccessMap& map) {
+  int EvaluateScan(ValueId v, const AccessMap* map) {
     const NodeId id = v.node;
-    const AccessMap& places = space_.walks.At(id).result;
-    const std::vector<IndexExpr>& coords = places.coords;
+    const AccessMap* places = space_.walks.At(id).result;
+    const std::vector<IndexExpr>& coords = places->coords;
     const Node& node = g_.node(id);
     const int64_t axis = node.attrs.Int("axis");
     const AxisMask along = coords[axis].axes();
-    if (coords != map.coords || !map.guards.empty() ||
+    if (coords != map->coords || !map->guards.empty() ||
         !IsWholeAxis(coords, axis, g_.type(v).shape[axis])) {
       Refuse(BuildLimit::kScanAxis,
              absl::StrCat("%", Index(id), " (", Name(node.op),
@@ -389,7 +373,7 @@ class Builder {
                 .value = v});
   }
 
-  int EvaluateJoin(ValueId v, const AccessMap& map) {
+  int EvaluateJoin(ValueId v, const AccessMap* map) {
     // Parts in the order in which they win: slice_scatter's source covers its base.
     const NodeId id = v.node;
     absl::Span<const ValueId> operands = g_.operands(id);
@@ -401,9 +385,9 @@ class Builder {
     }
     int result = -1;
     for (size_t k = order.size(); k-- > 0;) {
-      AccessMap part = ThroughJoin(g_, id, order[k], map, extents_);
-      std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
-      const int instr = Evaluate(operands[order[k]], std::move(part));
+      const AccessMap* part = space_.maps->OfOperand(id, order[k], map);
+      std::vector<Guard> own = OwnGuards(*part, *map);
+      const int instr = Evaluate(operands[order[k]], part);
       if (refusal_) return 0;
       result = result < 0 || own.empty() ? instr : Joined(std::move(own), instr, result, v);
     }
@@ -420,15 +404,15 @@ class Builder {
     return Select(std::move(guards), inside, outside, v);
   }
 
-  int EvaluateAccumulate(ValueId v, const AccessMap& map) {
+  int EvaluateAccumulate(ValueId v, const AccessMap* map) {
     const NodeId id = v.node;
     const DType dtype = g_.type(v).dtype;
     absl::Span<const ValueId> operands = g_.operands(id);
     int sum = -1;
     for (size_t i = 0; i < operands.size(); ++i) {
-      AccessMap part = ThroughJoin(g_, id, static_cast<int>(i), map, extents_);
-      std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
-      int term = Evaluate(operands[i], std::move(part));
+      const AccessMap* part = space_.maps->OfOperand(id, static_cast<int>(i), map);
+      std::vector<Guard> own = OwnGuards(*part, *map);
+      int term = Evaluate(operands[i], part);
       if (refusal_) return 0;
       if (!own.empty() && !IsPlainLoad(term)) {
         term = Select(std::move(own), term, Constant(0, dtype, v), v);
@@ -461,7 +445,7 @@ class Builder {
       source.coords.push_back(IndexExpr::Axis(kLookupAxis));
       source.coords.insert(source.coords.end(), map.coords.begin() + axis + rank, map.coords.end());
     }
-    const int index_instr = Evaluate(operands[1], std::move(index));
+    const int index_instr = Evaluate(operands[1], space_.maps->Of(std::move(index)));
     if (refusal_) return 0;
     extents_[kLookupAxis] = extent;
     ValueId stored = operands[0];
@@ -518,7 +502,6 @@ class Builder {
   const BackwardGraph& g_;
   IterationSpace space_;
   std::vector<int64_t> extents_;  // the axes' and the lookup axis'
-  std::deque<AccessMap> places_;  // of values that are not read where an op's walk is
   using KnownPlaces = absl::InlinedVector<Known, 1>;
   std::vector<KnownPlaces> known_inside_;  // by op
   absl::node_hash_map<ValueId, KnownPlaces> known_outside_;
@@ -572,7 +555,8 @@ KernelOutcome BuildKernel(const KernelRequest& request) {
     return Refused(BuildLimit::kOneScan,
                    "a kernel that scans does so once, beside no reduction and no scatter");
   }
-  IterationSpace space = FindIterationSpace(request);
+  KernelMaps own(request.graph);
+  IterationSpace space = FindIterationSpace(request, request.maps == nullptr ? own : *request.maps);
   if (space.refusal) return {.ir = {}, .refusal = std::move(space.refusal)};
   KernelOutcome outcome = Builder(request, std::move(space)).Run();
   if (outcome.ir) OrderInstructions(*outcome.ir);

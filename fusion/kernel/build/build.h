@@ -18,6 +18,8 @@
 
 namespace retrograd {
 
+class KernelMaps;
+
 struct KernelRequest {
   const BackwardGraph& graph;
   absl::Span<const Layout> layouts;  // by value_index; of every value that may be stored or read
@@ -25,6 +27,7 @@ struct KernelRequest {
   absl::Span<const NodeId> nodes;
   absl::Span<const ValueId> stores;  // their results that others need, ascending
   bool unify_branches = true;        // see fusion/kernel/build/unify_branches.h
+  KernelMaps* maps = nullptr;        // of the graph's kernels before this one; may be null
 };
 
 struct KernelOutcome {

@@ -25,8 +25,8 @@ std::string Label(const BackwardGraph& g, NodeId id) {
 
 class Finder {
  public:
-  explicit Finder(const KernelRequest& request)
-      : r_(request), g_(request.graph), space_{.walks = Walks(request.nodes)} {}
+  Finder(const KernelRequest& request, KernelMaps& maps)
+      : r_(request), g_(request.graph), maps_(maps), space_{.walks = Walks(request.nodes)} {}
 
   // Over the points of the op that has most. Where what is stored reads but parts of it, or some
   // of it several times, the points are those of an op that is stored or folds.
@@ -40,8 +40,6 @@ class Finder {
   }
 
  private:
-  using Cut = std::pair<int, int64_t>;  // an axis, and the divisor at which a view cuts it
-
   void RunFrom(NodeId root) {
     // An axis of one place is written as that place, as views and broadcasts write it; but a
     // scatter is told which axes its rows are.
@@ -60,12 +58,13 @@ class Finder {
         return;
       }
       space_.walks.Clear();
+      space_.maps = &maps_.In(space_.extents);
       cuts_in_reads_.assign(r_.nodes.size(), std::nullopt);
       Spread(root, root_coords);
       // Cuts of reads only make addresses cheaper: a single op does with as many axes as there may
       // be.
       const bool in_reads = space_.extents.size() < kMaxAxes;
-      const std::optional<Cut> cut = FindCut(in_reads);
+      const std::optional<AxisCut> cut = FindCut(in_reads);
       if (!cut) break;
       SplitAxis(cut->first, cut->second, root_coords);
     }
@@ -92,20 +91,24 @@ class Finder {
   // Of all ops, or of those that are walked: most points; among equals a stored op (its memory
   // order is the one that matters), then the last, which stands closest to the stores.
   NodeId Root(bool walked) const {
-    NodeId best = r_.nodes[0];
     auto key = [&](NodeId id) {
       const bool scatter = g_.pattern(id) == Pattern::kScatter;
       return std::tuple(!walked || IsWalked(id), scatter, Elements(PointShape(g_, id)),
                         IsStored(id), Index(id));
     };
-    for (NodeId id : r_.nodes) {
-      if (key(id) > key(best)) best = id;
+    NodeId best = r_.nodes[0];
+    auto best_key = key(best);
+    for (NodeId id : r_.nodes.subspan(1)) {
+      auto other = key(id);
+      if (other <= best_key) continue;
+      best_key = other;
+      best = id;
     }
     return best;
   }
 
   void Spread(NodeId root, const std::vector<IndexExpr>& root_coords) {
-    SetPoints(root, root_coords);
+    SetPoints(root, space_.maps->Of({.coords = root_coords, .guards = {}, .fill = 0}));
     pending_.clear();
     while (true) {
       while (!queue_.empty()) {
@@ -128,39 +131,31 @@ class Finder {
     }
   }
 
-  // Places an op by the coordinates of its points.
-  void SetPoints(NodeId id, const std::vector<IndexExpr>& coords) {
+  // Places an op by the places of its points.
+  void SetPoints(NodeId id, const AccessMap* points) {
     if (space_.walks.Find(id) != nullptr) return;
-    Walk walk;
+    Walk walk{.result = points};
     if (g_.pattern(id) == Pattern::kReduction) {
-      walk.operand.coords = coords;
-      absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
-      const bool keep = g_.node(id).attrs.Int("keep") != 0;
-      for (size_t i = 0; i < coords.size(); ++i) {
-        const bool folded = std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end();
-        if (!folded) walk.result.coords.push_back(coords[i]);
-        if (folded && keep) walk.result.coords.emplace_back();
-      }
+      walk = {.result = space_.maps->OfFolded(id, points), .operand = points};
     } else if (g_.pattern(id) == Pattern::kScatter) {
-      walk.operand.coords = coords;
-    } else {
-      walk.result.coords = coords;
+      walk = {.operand = points};
     }
-    space_.walks.Add(id, std::move(walk));
+    space_.walks.Add(id, walk);
     queue_.push_back(id);
   }
 
-  void SetResult(NodeId id, const AccessMap& map) {
-    if (!map.guards.empty()) return;  // only a part of its points is visited from here
+  void SetResult(NodeId id, const AccessMap* map) {
+    if (!map->guards.empty()) return;  // only a part of its points is visited from here
     if (g_.pattern(id) == Pattern::kReduction) {
-      if (space_.walks.Find(id) == nullptr) pending_.push_back({id, map.coords});
+      if (space_.walks.Find(id) == nullptr) pending_.push_back({id, map});
       return;
     }
     if (g_.pattern(id) == Pattern::kScatter) return;
-    SetPoints(id, map.coords);
+    SetPoints(id, map);
   }
 
-  void FoldRemainingAxes(NodeId id, const std::vector<IndexExpr>& result) {
+  void FoldRemainingAxes(NodeId id, const AccessMap* at) {
+    const std::vector<IndexExpr>& result = at->coords;
     AxisMask used = 0;
     for (const IndexExpr& e : result) used |= e.axes();
     const Shape& in = g_.type(g_.operands(id)[0]).shape;
@@ -189,7 +184,7 @@ class Finder {
         coords[i] = result[out++];
       }
     }
-    SetPoints(id, coords);
+    SetPoints(id, space_.maps->Of({.coords = std::move(coords), .guards = {}, .fill = 0}));
   }
 
   // Places one gather that nothing placed leads to where another one stands that picks the same
@@ -201,7 +196,7 @@ class Finder {
       for (NodeId other : r_.nodes) {
         const Walk* walk = space_.walks.Find(other);
         if (walk == nullptr || !GatherAlike(g_, id, other)) continue;
-        SetPoints(id, walk->result.coords);
+        SetPoints(id, walk->result);
         return true;
       }
     }
@@ -216,44 +211,38 @@ class Finder {
       const Walk* walk = space_.walks.Find(id);
       if (walk == nullptr) continue;
       bool placed = false;
-      ForEachRead(id, *walk, [&](ValueId read, const AccessMap& at) {
+      ForEachRead(id, *walk, [&](ValueId read, const AccessMap* at) {
         if (placed) return;
-        BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
-          if (IsInside(value.node) || !map.guards.empty()) return;
-          if (IsConstant(g_, value.node)) return;
-          const size_t before = queue_.size();
-          VisitUsersOf(value, map);
-          placed = queue_.size() > before;
-        });
+        const auto [value, map] = BehindViews(read, at);
+        if (IsInside(value.node) || !map->guards.empty()) return;
+        if (IsConstant(g_, value.node)) return;
+        const size_t before = queue_.size();
+        VisitUsersOf(value, map);
+        placed = queue_.size() > before;
       });
       if (placed) return true;
     }
     return false;
   }
 
-  // fn(what lies behind the views of a value, the map of its access).
-  template <typename Fn>
-  void BehindViews(ValueId value, const AccessMap& at, Fn fn) const {
-    if (g_.pattern(value.node) != Pattern::kView) return fn(value, at);
-    AccessMap map = ThroughView(g_, value.node, at, space_.extents);
-    value = g_.operands(value.node)[0];
+  // What lies behind the views of a value, and the map of its access.
+  std::pair<ValueId, const AccessMap*> BehindViews(ValueId value, const AccessMap* at) const {
     while (g_.pattern(value.node) == Pattern::kView) {
-      map = ThroughView(g_, value.node, map, space_.extents);
+      at = space_.maps->ThroughView(value.node, at);
       value = g_.operands(value.node)[0];
     }
-    fn(value, map);
+    return {value, at};
   }
 
   // Places the ops that make what an op reads. Views in front of stored values may cut an axis,
   // too; not for a scan, whose axis stays whole.
   void VisitOperands(NodeId id) {
-    std::optional<Cut>& cut = cuts_in_reads_[space_.walks.Position(id)];
+    std::optional<AxisCut>& cut = cuts_in_reads_[space_.walks.Position(id)];
     const bool cuts = g_.pattern(id) != Pattern::kScan;
-    ForEachRead(id, space_.walks.At(id), [&](ValueId read, const AccessMap& at) {
-      BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
-        if (cuts && !cut) cut = CutInAny(map.coords);
-        if (IsInside(value.node)) SetResult(value.node, map);
-      });
+    ForEachRead(id, space_.walks.At(id), [&](ValueId read, const AccessMap* at) {
+      const auto [value, map] = BehindViews(read, at);
+      if (cuts && !cut) cut = space_.maps->CutIn(map);
+      if (IsInside(value.node)) SetResult(value.node, map);
     });
   }
 
@@ -261,22 +250,15 @@ class Finder {
   template <typename Fn>
   void ForEachRead(NodeId id, const Walk& walk, Fn fn) const {
     absl::Span<const ValueId> operands = g_.operands(id);
-    const bool folds = g_.pattern(id) == Pattern::kReduction || g_.pattern(id) == Pattern::kScatter;
-    const AccessMap& here = folds ? walk.operand : walk.result;
     switch (g_.pattern(id)) {
-      case Pattern::kReduction:
-      case Pattern::kScan: fn(operands[0], here); break;
-      case Pattern::kScatter: fn(operands[2], here); break;
+      case Pattern::kReduction: fn(operands[0], walk.operand); break;
+      case Pattern::kScan: fn(operands[0], walk.result); break;
+      case Pattern::kScatter: fn(operands[2], walk.operand); break;
       case Pattern::kPointwise:
-        for (ValueId v : operands) {
-          const Shape &from = g_.type(v).shape, &to = g_.type(id).shape;
-          from == to ? fn(v, here) : fn(v, ThroughBroadcast(from, to, here));
-        }
-        break;
       case Pattern::kJoin:
       case Pattern::kAccumulate:
         for (size_t i = 0; i < operands.size(); ++i) {
-          fn(operands[i], ThroughJoin(g_, id, static_cast<int>(i), here, space_.extents));
+          fn(operands[i], space_.maps->OfOperand(id, static_cast<int>(i), walk.result));
         }
         break;
       default: break;  // gather: its source is read at indices that only the data knows
@@ -285,14 +267,14 @@ class Finder {
 
   void VisitUsers(NodeId id) { VisitUsersOf({id, 0}, space_.walks.At(id).result); }
 
-  void VisitUsersOf(ValueId value, const AccessMap& map) {
+  void VisitUsersOf(ValueId value, const AccessMap* map) {
     if (g_.pattern(value.node) == Pattern::kScatter) return;
     for (const Use& use : g_.uses(value.node)) {
       const NodeId user = use.user;
       if (use.result != value.result) continue;
       if (g_.pattern(user) == Pattern::kView) {
-        if (auto forward = ThroughViewForward(g_, user, map, space_.extents)) {
-          VisitUsersOf({user, 0}, *forward);
+        if (const AccessMap* forward = space_.maps->ThroughViewForward(user, map)) {
+          VisitUsersOf({user, 0}, forward);
         }
         continue;
       }
@@ -300,49 +282,28 @@ class Finder {
       const Shape& mine = g_.type(value).shape;
       switch (g_.pattern(user)) {
         case Pattern::kReduction:
-        case Pattern::kScan: SetPoints(user, map.coords); break;
+        case Pattern::kScan: SetPoints(user, map); break;
         case Pattern::kPointwise:
         case Pattern::kAccumulate:
-          if (mine == g_.type(user).shape) SetPoints(user, map.coords);
+          if (mine == g_.type(user).shape) SetPoints(user, map);
           break;
         case Pattern::kJoin:
-          if (g_.op(user) == Op::slice_scatter && use.operand == 0) SetPoints(user, map.coords);
+          if (g_.op(user) == Op::slice_scatter && use.operand == 0) SetPoints(user, map);
           break;
         default: break;
       }
     }
   }
 
-  std::optional<Cut> CutIn(const IndexExpr& e) const {
-    for (const IndexTerm& t : e.terms()) {
-      if (t.kind == IndexTerm::kAxis) continue;
-      const IndexExpr& in = *t.inner;
-      if (in.terms().size() == 1 && in.offset() == 0 && in.terms()[0].coef == 1 &&
-          in.terms()[0].kind == IndexTerm::kAxis) {
-        const int axis = in.terms()[0].axis;
-        if (space_.extents[axis] % t.divisor == 0 && t.divisor < space_.extents[axis]) {
-          return std::pair(axis, t.divisor);
-        }
-      }
-      if (auto cut = CutIn(in)) return cut;
-    }
-    return std::nullopt;
-  }
-
-  std::optional<Cut> CutInAny(absl::Span<const IndexExpr> coords) const {
-    for (const IndexExpr& e : coords) {
-      if (auto cut = CutIn(e)) return cut;
-    }
-    return std::nullopt;
-  }
-
   // The first cut, in the order of the ops.
-  std::optional<Cut> FindCut(bool in_reads) const {
+  std::optional<AxisCut> FindCut(bool in_reads) const {
     for (size_t i = 0; i < r_.nodes.size(); ++i) {
       const Walk* walk = space_.walks.Find(r_.nodes[i]);
       if (walk == nullptr) continue;
-      if (auto cut = CutInAny(walk->result.coords)) return cut;
-      if (auto cut = CutInAny(walk->operand.coords)) return cut;
+      for (const AccessMap* map : {walk->result, walk->operand}) {
+        if (map == nullptr) continue;
+        if (auto cut = space_.maps->CutIn(map)) return cut;
+      }
       if (in_reads && cuts_in_reads_[i]) return cuts_in_reads_[i];
     }
     return std::nullopt;
@@ -374,7 +335,7 @@ class Finder {
                             "the other ops visits each of its elements once"));
         return;
       }
-      if (!OneToOneAxes(walk->result.coords, g_.type(v).shape, space_.extents)) {
+      if (!OneToOneAxes(walk->result->coords, g_.type(v).shape, space_.extents)) {
         Refuse(BuildLimit::kIterationSpace,
                absl::StrCat(Label(g_, v.node), " would be stored more than once per element"));
         return;
@@ -406,10 +367,10 @@ class Finder {
     AxisMask kept = 0;
     for (size_t i = 0; i < in.size(); ++i) {
       if (std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end()) {
-        folded.push_back(walk.operand.coords[i]);
+        folded.push_back(walk.operand->coords[i]);
         folded_shape.push_back(in[i]);
       } else {
-        kept |= walk.operand.coords[i].axes();
+        kept |= walk.operand->coords[i].axes();
       }
     }
     auto mask = OneToOneAxes(folded, folded_shape, space_.extents);
@@ -418,10 +379,11 @@ class Finder {
 
   const KernelRequest& r_;
   const BackwardGraph& g_;
+  KernelMaps& maps_;
   IterationSpace space_;
-  std::vector<std::optional<Cut>> cuts_in_reads_;  // by op: the first one behind what it reads
+  std::vector<std::optional<AxisCut>> cuts_in_reads_;  // by op: the first one behind what it reads
   std::deque<NodeId> queue_;
-  std::vector<std::pair<NodeId, std::vector<IndexExpr>>> pending_;
+  std::vector<std::pair<NodeId, const AccessMap*>> pending_;
 };
 
 }  // namespace
@@ -456,6 +418,8 @@ std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,
   return mask;
 }
 
-IterationSpace FindIterationSpace(const KernelRequest& request) { return Finder(request).Run(); }
+IterationSpace FindIterationSpace(const KernelRequest& request, KernelMaps& maps) {
+  return Finder(request, maps).Run();
+}
 
 }  // namespace retrograd

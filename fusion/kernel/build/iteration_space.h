@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fusion/kernel/build/access_maps.h"
 #include "fusion/kernel/build/build.h"
 
 namespace retrograd {
@@ -14,8 +15,8 @@ namespace retrograd {
 // The mapping of one op: which element of its result it computes at each point of the axes. For a
 // reduction also which element of its operand it reads.
 struct Walk {
-  AccessMap result;
-  AccessMap operand;  // reductions and scatters: where the element that is folded in lies
+  const AccessMap* result = nullptr;   // nullptr: of a scatter
+  const AccessMap* operand = nullptr;  // reductions and scatters: where what is folded in lies
 };
 
 // The walks of a kernel's ops, by op. An op without one is evaluated where it is read.
@@ -38,8 +39,8 @@ class Walks {
   size_t size() const { return size_; }
 
   // Of an op of the kernel that has none.
-  void Add(NodeId id, Walk walk) {
-    walks_[Position(id)] = std::move(walk);
+  void Add(NodeId id, const Walk& walk) {
+    walks_[Position(id)] = walk;
     ++size_;
   }
   void Clear() {
@@ -56,12 +57,14 @@ class Walks {
 struct IterationSpace {
   std::vector<int64_t> extents;
   Walks walks;
+  AccessMaps* maps = nullptr;           // those of the extents
   std::optional<BuildRefusal> refusal;  // set if there is no such space
 };
 
 // Starts at the op with the most points and follows operands and users through views. Every op that
 // is stored or folds axes must get a walk; otherwise there is no space.
-IterationSpace FindIterationSpace(const KernelRequest& request);
+// Its maps live in `maps`.
+IterationSpace FindIterationSpace(const KernelRequest& request, KernelMaps& maps);
 
 // Whether two gathers pick the same elements.
 bool GatherAlike(const BackwardGraph& graph, NodeId a, NodeId b);
