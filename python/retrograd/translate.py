@@ -240,8 +240,8 @@ def _without_row(op):
     if not isinstance(op, torch._ops.HigherOrderOperator):
         return "the op has no row in aten_table.py; write the model without it, or add a row"
     return (
-        "the op runs graphs of its own; write a branch as torch.where, and a loop as one of Python's "
-        "over a number of steps that is known"
+        "the op runs graphs of its own; write a branch as torch.where, and a loop as one of "
+        "Python's over a number of steps that is known"
     )
 
 

@@ -1,8 +1,8 @@
 """The gradient of sampling an image at the points of a grid.
 
 Each point meets two pixels along each axis (or one, the nearest; or four, by cubic pieces); dx adds
-the weighted gradient to each pixel met, and the gradient of a point is how the weights of its pixels
-change with it. Axes are counted as the grid's numbers are, the fastest of the image first.
+the weighted gradient to each pixel met, and the gradient of a point is how the weights of its
+pixels change with it. Axes are counted as the grid's numbers are, the fastest of the image first.
 """
 
 import dataclasses
@@ -94,7 +94,8 @@ class _Image:
         b, call, number = self.b, self.call, torch.int64
         inside = line = None
         for at, extent in zip(reversed(pixel), self.extents, strict=True):
-            here = b.pointwise("logical_and", compare(call, "ge", at, 0), compare(call, "lt", at, extent))
+            low, high = compare(call, "ge", at, 0), compare(call, "lt", at, extent)
+            here = b.pointwise("logical_and", low, high)
             inside = here if inside is None else b.pointwise("logical_and", inside, here)
             at = b.cast(at, number)
             if line is not None:
@@ -186,7 +187,7 @@ def grid_sampler_backward(call, dy, x, grid, interpolation, padding, align_corne
 
 
 def _add_all(image, taps, shape, compute):
-    """Adds the weighted gradient to each pixel met; returns the gradients of the points, axis by axis."""
+    """Adds the weighted gradient to each pixel met; returns the points' gradients, axis by axis."""
     b = image.b
     slopes = [b.full(0, compute, shape)] * len(taps)
     for met in itertools.product(*taps):

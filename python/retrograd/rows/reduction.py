@@ -145,7 +145,7 @@ def bucketize(call, x, boundaries, out_int32=False, right=False):
     return b.reduce("sum", b.cast(behind, dtype), [x.rank - 1])
 
 
-# --- products and running sums of exponentials: log2(n) steps of pairs -----------------------------
+# --- products and running sums of exponentials: log2(n) steps of pairs ----------------------------
 def _product(b, x, axis):
     """The product along the axis, which stays with extent 1."""
     extent = x.shape[axis]

@@ -368,9 +368,8 @@ def test_a_process_that_ends_does_not_wait_for_the_compiler(tmp_path):
         "PYTHONPATH": str(conftest.ROOT / "python"),
     }  # fmt: skip
     # Not a pipe: what is left behind would hold it open.
-    done = subprocess.run(
-        [sys.executable, "-c", ENDS, str(begun)], env=environment, stderr=subprocess.DEVNULL, timeout=60
-    )
+    command = [sys.executable, "-c", ENDS, str(begun)]
+    done = subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 0
     assert not list((tmp_path / "retrograd" / "node").iterdir())
 

@@ -161,7 +161,8 @@ def reductions():
         "aten.cumprod.default": [((f(3, 7, dtype=F64), -1), {}), ((ints(5), 0), {}),
                                  ((positive(6, dtype=BF16), 0), {}), ((f(), 0), {})],
         "aten.logcumsumexp.default": [((f(3, 7, dtype=F64), -1), {}), ((40 * f(5, 3), 0), {}),
-                                      ((endless, 1), {}), ((f(6, dtype=BF16), 0), {}), ((f(), 0), {})],
+                                      ((f(6, dtype=BF16), 0), {}), ((endless, 1), {}),
+                                      ((f(), 0), {})],
         "aten.bucketize.Tensor": [((values, bounds), {"right": r}) for r in (False, True)],
     }  # fmt: skip
 

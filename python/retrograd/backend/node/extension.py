@@ -112,8 +112,8 @@ def loaded(wait=False):
 
 @atexit.register
 def _stop():
-    """A process that ends leaves no compiler behind, nor waits for one: the processes that the compiler
-    has started hold its output open as well."""
+    """A process that ends leaves no compiler behind, nor waits for one: the processes that the
+    compiler has started hold its output open as well."""
     compiler = _state["compiler"]
     if compiler is not None:
         with contextlib.suppress(ProcessLookupError):
