@@ -133,7 +133,7 @@ class _Translation:
         for placeholder in self.captured.inputs:
             self._input(placeholder)
         for node in graph.nodes:
-            if node.op == "get_attr":
+            if node.op == "get_attr" and not _is_graph(node):
                 self._constant(node)
         for node in graph.nodes:
             if node.op == "call_function":
@@ -186,9 +186,7 @@ class _Translation:
         call = Call(self.b, node, self.matmul_gradients)
         function = aten_table.lookup(str(node.target))
         if function is None:
-            raise call.error(
-                "the op has no row in aten_table.py; write the model without it, or add a row"
-            )
+            raise call.error(_without_row(node.target))
         args, kwargs = with_sizes(node)
         args = torch.fx.map_arg(args, self.values.__getitem__)
         kwargs = torch.fx.map_arg(kwargs, self.values.__getitem__)
@@ -225,6 +223,26 @@ class _Translation:
             f"the gradient of {output.name} was translated to {value.dtype} where PyTorch has "
             f"{output.dtype}; this is a mistake in a row of aten_table.py"
         )
+
+
+def _is_graph(node):
+    """Whether the attribute is a graph, which an op such as torch.cond runs."""
+    return isinstance(getattr(node.graph.owning_module, node.target, None), torch.nn.Module)
+
+
+def _without_row(op):
+    """What is said of an op that the table lacks, and what to do."""
+    if "rng_state" in str(op) or str(op).startswith("prims.inductor_"):
+        return (
+            "what a checkpointed block draws again, such as dropout's mask, is drawn by PyTorch; "
+            "leave dropout outside of the block, or set it to 0"
+        )
+    if not isinstance(op, torch._ops.HigherOrderOperator):
+        return "the op has no row in aten_table.py; write the model without it, or add a row"
+    return (
+        "the op runs graphs of its own; write a branch as torch.where, and a loop as one of "
+        "Python's over a number of steps that is known"
+    )
 
 
 def schema_dtype(tensor):

@@ -103,6 +103,25 @@ TEST_CASE("pointwise neighbours of a cumulative sum share its kernel") {
   }
 }
 
+TEST_CASE("what a row shares is no byte that an element behind a cumulative sum waits for") {
+  for (int values = 1; values <= 12; ++values) {
+    INFO(values);
+    std::string text = "%x = input name=\"x\" f32[8,8]\n%s = cumsum %x axis=1\n";
+    std::string last = "%s";
+    for (int i = 0; i < values; ++i) {
+      absl::StrAppend(&text, "%v", i, " = input name=\"v", i, "\" f32[8,1]\n");
+      absl::StrAppend(&text, "%w", i, " = mul ", last, " %v", i, "\n");
+      last = absl::StrCat("%w", i);
+    }
+    const BackwardGraph graph = Parse(absl::StrCat(text, "output ", last));
+    for (const char* device : {"h200", "mi300x"}) {
+      auto planned = PlanFusion(graph, *LoadDeviceSpec(device));
+      REQUIRE(planned.ok());
+      REQUIRE(planned->plan.groups.size() == 1);
+    }
+  }
+}
+
 TEST_CASE("a cumulative sum that every row reads is made once") {
   const Kernels made = KernelsOnHost(Parse("%x = input name=\"x\" f32[9,50]\n"
                                            "%v = input name=\"v\" f32[50]\n"

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "codegen/preludes/host_prelude.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
@@ -389,6 +390,19 @@ RG_KERNEL(rg_greedy, 32, 1) {
   const bool check = GENERATE(false, true);
   Expect(MustCompile(source, check)->Launch("rg_greedy", 1, 32, {Out(y)}),
          {"rg_greedy", "shared memory", "400000 bytes"});
+}
+
+TEST_CASE("a block has as many shared arrays as its memory holds") {
+  std::string source = "\nRG_KERNEL(rg_many, 32, 1) {\n  RG_ARG(float, y, 0);\n  float sum = 0;\n";
+  for (int i = 0; i < 200; ++i) {
+    absl::StrAppend(&source, "  RG_SHARED(float, s", i, ", 32);\n  s", i, "[RG_THREAD] = ", i,
+                    ";\n  sum += s", i, "[RG_THREAD];\n");
+  }
+  absl::StrAppend(&source, "  rg_store(y, RG_THREAD, sum);\n}\n");
+  std::vector<float> y(32);
+  const bool check = GENERATE(false, true);
+  ExpectOk(MustCompile(source, check)->Launch("rg_many", 1, 32, {Out(y)}));
+  CHECK(y == std::vector<float>(32, 199 * 100));
 }
 
 }  // namespace

@@ -132,6 +132,12 @@ bool Shared(const KernelIr& ir, const Instr& load) {
   return fastest >= 0 && (load.axes >> fastest & 1) == 0;
 }
 
+// Whether a load brings in bytes at each element of the inner domain.
+bool BringsIn(const KernelIr& ir, const KernelProfile& p, int i) {
+  const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
+  return p.inner[i] && !(by_points && Shared(ir, ir.instrs[i]));
+}
+
 // The share of elements at which a load's guards let it through: an element of a join is in one of
 // its parts. A buffer with fewer elements than there are positions is read at as many.
 int64_t UnguardedPpm(const KernelIr& ir, const Instr& load) {
@@ -141,7 +147,6 @@ int64_t UnguardedPpm(const KernelIr& ir, const Instr& load) {
 }
 
 void CountAccesses(const KernelIr& ir, KernelProfile& p) {
-  const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
   const AxisMask rows = LongAxes(ir, p.shape.shape.row_axes);
   const AxisMask columns = LongAxes(ir, p.shape.shape.column_axes);
   int64_t unguarded = 0;  // bytes an element, in millionths
@@ -151,11 +156,10 @@ void CountAccesses(const KernelIr& ir, KernelProfile& p) {
     At(p.counts, RegisterCount::kGuards) += static_cast<int64_t>(instr.guards.size());
     if (instr.kind != InstrKind::kLoad) continue;
     ++At(p.counts, RegisterCount::kLoads);
-    if (p.inner[i]) {
-      if (by_points && Shared(ir, instr)) continue;
+    if (BringsIn(ir, p, static_cast<int>(i))) {
       p.loaded_bytes += SizeBytes(instr.dtype);
       unguarded += SizeBytes(instr.dtype) * UnguardedPpm(ir, instr);
-    } else if ((instr.axes & columns) != 0 && (instr.axes & rows) == 0) {
+    } else if (!p.inner[i] && (instr.axes & columns) != 0 && (instr.axes & rows) == 0) {
       At(p.counts, RegisterCount::kColumnLoads) += Words(instr.dtype);
     }
   }
@@ -177,7 +181,7 @@ void CountLate(const KernelIr& ir, KernelProfile& p) {
     for (int i : p.needed[stage]) {
       if (ir.instrs[i].kind != InstrKind::kLoad || seen[i]) continue;
       seen[i] = true;
-      if (stores) p.late_loaded_bytes += SizeBytes(ir.instrs[i].dtype);
+      if (stores && BringsIn(ir, p, i)) p.late_loaded_bytes += SizeBytes(ir.instrs[i].dtype);
     }
   }
 }

@@ -93,6 +93,12 @@ def _check_input(node, example, device):
         raise ExportError(
             f"input {node.name} of the backward is a size: dynamic shapes are not supported"
         )
+    if isinstance(example, torch.Generator):
+        raise ExportError(
+            f"input {node.name} of the backward is a generator: what a checkpointed block draws "
+            "again, such as dropout's mask, is drawn by PyTorch; leave dropout outside of the block, "
+            "or set it to 0"
+        )
     if not isinstance(example, torch.Tensor):
         raise ExportError(
             f"input {node.name} of the backward is a {type(example).__name__}, not a tensor"

@@ -145,7 +145,7 @@ def bucketize(call, x, boundaries, out_int32=False, right=False):
     return b.reduce("sum", b.cast(behind, dtype), [x.rank - 1])
 
 
-# --- products: log2(n) steps of pairs ------------------------------------------------------------
+# --- products and running sums of exponentials: log2(n) steps of pairs ----------------------------
 def _product(b, x, axis):
     """The product along the axis, which stays with extent 1."""
     extent = x.shape[axis]
@@ -154,16 +154,26 @@ def _product(b, x, axis):
     while extent > 1:
         half = -(-extent // 2)
         second = b.slice(x, axis, half, extent)
-        second = _shifted(b, second, axis, 0, 2 * half - extent)
+        second = _shifted(b, second, axis, 0, 2 * half - extent, 1)
         x = b.pointwise("mul", b.slice(x, axis, 0, half), second)
         extent = half
     return x
 
 
-def _shifted(b, x, axis, low, high):
-    """Ones before and behind x along the axis."""
+def _shifted(b, x, axis, low, high, fill):
+    """That many of the fill before and behind x along the axis."""
     before, after = ([n if a == axis else 0 for a in range(x.rank)] for n in (low, high))
-    return b.pad(x, before, after, 1)
+    return b.pad(x, before, after, fill)
+
+
+def _scanned(b, x, axis, joined, neutral):
+    """At each place of the axis all up to it joined, by steps that double how many."""
+    step = 1
+    while x.rank and step < x.shape[axis]:
+        before = b.slice(x, axis, 0, x.shape[axis] - step)
+        x = joined(_shifted(b, before, axis, step, 0, neutral), x)
+        step *= 2
+    return x
 
 
 def _factors(call, x, dtype):
@@ -189,10 +199,25 @@ def prod_dim(call, x, axis, keepdim=False, dtype=None):
 
 @row("aten.cumprod.default")
 def cumprod(call, x, axis, dtype=None):
+    b = call.b
     x, dtype = _factors(call, x, dtype)
-    b, axis, step = call.b, axis_of(x, axis), 1
-    while x.rank and step < x.shape[axis]:
-        before = b.slice(x, axis, 0, x.shape[axis] - step)
-        x = b.pointwise("mul", x, _shifted(b, before, axis, step, 0))
-        step *= 2
-    return b.cast(x, dtype)
+    product = _scanned(b, x, axis_of(x, axis), lambda *two: b.pointwise("mul", *two), 1)
+    return b.cast(product, dtype)
+
+
+@row("aten.logcumsumexp.default")
+def logcumsumexp(call, x, axis):
+    b, dtype = call.b, x.dtype
+    x = b.cast(x, dtypes.compute_dtype(dtype))
+    total = _scanned(b, x, axis_of(x, axis), lambda *two: _logaddexp(call, *two), -math.inf)
+    return b.cast(total, dtype)
+
+
+def _logaddexp(call, x, y):
+    """The larger one, and log1p(e^-distance); of equal infinities, which have no distance, one."""
+    b = call.b
+    large = b.pointwise("maximum", x, y)
+    distance = b.pointwise("abs", b.pointwise("sub", x, y))
+    more = b.pointwise("log1p", b.pointwise("exp", b.pointwise("neg", distance)))
+    endless = compare(call, "eq", b.pointwise("abs", large), math.inf)
+    return b.pointwise("where", endless, large, b.pointwise("add", large, more))

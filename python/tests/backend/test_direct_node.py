@@ -349,6 +349,31 @@ def test_without_a_compiler_python_runs_backwards(tmp_path, compiler):
     assert not list((tmp_path / "retrograd" / "node").iterdir())
 
 
+ENDS = """
+import pathlib, sys, time
+from retrograd.backend.node import extension
+extension.start()
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+"""
+
+
+def test_a_process_that_ends_does_not_wait_for_the_compiler(tmp_path):
+    """Compilers are a process that starts others, which hold its output open."""
+    begun, compiler = tmp_path / "begun", tmp_path / "c++"
+    compiler.write_text(f"#!/bin/sh\ntouch {begun}\nsleep 90\n:\n")
+    compiler.chmod(0o755)
+    environment = {
+        **os.environ, "CXX": str(compiler), "XDG_CACHE_HOME": str(tmp_path),
+        "PYTHONPATH": str(conftest.ROOT / "python"),
+    }  # fmt: skip
+    # Not a pipe: what is left behind would hold it open.
+    command = [sys.executable, "-c", ENDS, str(begun)]
+    done = subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, timeout=60)
+    assert done.returncode == 0
+    assert not list((tmp_path / "retrograd" / "node").iterdir())
+
+
 def test_when_the_last_run_was_is_told():
     ours, _ = trained()
     loss = ours(torch.randn(6, 8)).square().mean()

@@ -6,8 +6,9 @@ import pytest
 import retrograd
 import torch
 from backend_training import FULL, backend_tests, check, pair
-from retrograd.backend import backend, messages
+from retrograd.backend import arrived, backend, messages
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +69,34 @@ def test_complex_tensors_fall_back_by_name():
     ours = torch.compile(model, backend=backend, options=FULL)
     with pytest.raises(Exception, match="complex64"):
         ours(torch.randn(2, 4, dtype=torch.complex64)).abs().sum().backward()
+
+
+def test_a_branch_by_data_is_refused_with_what_to_write_instead():
+    a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def branch(x):
+        return torch.cond(x.sum() > 0, lambda t: a(t).relu(), lambda t: b(t).tanh(), (x,))
+
+    ours = torch.compile(branch, backend=backend, options=FULL)
+    with pytest.raises(Exception, match="cannot export cond.*write a branch as torch.where"):
+        ours(torch.randn(2, 4)).sum().backward()
+
+
+@pytest.mark.parametrize("eager_draws", [False, True])
+def test_dropout_in_a_checkpointed_block_is_refused_with_what_to_do(eager_draws):
+    block = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 4))
+    ours = torch.compile(
+        lambda x: checkpoint(block, x, use_reentrant=False), backend=backend, options=FULL
+    )
+    drawn_again = "run_with_rng_state" if eager_draws else "prims.inductor_"
+    with torch._inductor.config.patch(fallback_random=eager_draws):
+        with pytest.raises(Exception, match=f"cannot export {drawn_again}.*leave dropout outside"):
+            ours(torch.randn(2, 4, requires_grad=True)).sum().backward()
+
+
+def test_a_generator_is_refused_with_what_to_do():
+    """Where a GPU draws again, the backward is handed a generator."""
+    graph = torch.fx.Graph()
+    node = graph.placeholder("bwd_rng_state_0")
+    with pytest.raises(retrograd.ExportError, match="bwd_rng_state_0.*leave dropout outside"):
+        arrived._check_input(node, torch.Generator(), torch.device("cpu"))

@@ -35,7 +35,6 @@ REFUSED = {
     "aten._embedding_bag_dense_backward.default": "scale_grad_by_freq",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": "causal attention of",
     "aten.convolution.default": "convolution of torch.int64",
-    "aten.grid_sampler_2d_backward.default": "bicubic sampling",
     "aten.index.Tensor": "shape depends on the data",
     "aten.index_put.default": "shape depends on the data",
     "aten.polygamma.default": "derivatives of digamma behind the first",
@@ -55,13 +54,12 @@ WITHOUT_ROW = {
     ),
     "functions that the schema lacks": (
         "i0.default", "special_i0e.default", "special_i1.default", "special_i1e.default",
-        "logcumsumexp.default",
     ),
     "scattered products": ("scatter_reduce.two", "index_reduce.default"),
     "recursions along a sequence": ("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor"),
     "shapes or branches that depend on the data": ("_local_scalar_dense.default", "_unique.default"),
     "rare in models": (
-        "_segment_reduce_backward.default", "grid_sampler_3d_backward.default",
+        "_segment_reduce_backward.default",
         "multi_margin_loss_backward.default", "multilabel_margin_loss_backward.default",
         "_pdist_backward.default",
     ),

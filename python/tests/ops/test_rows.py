@@ -375,9 +375,6 @@ REFUSED = {
     "a convolution of integers": (
         "aten.convolution.default",
         (ints(1, 2, 5), ints(2, 2, 3), None, [1], [0], [1], False, [0], 1), "torch.int64"),
-    "bicubic samples of an image": (
-        "aten.grid_sampler_2d_backward.default",
-        (f(1, 1, 2, 2), f(1, 1, 3, 3), f(1, 2, 2, 2), 2, 0, False, [True, True]), "bicubic"),
     "a bag's gradient by frequency": (
         "aten._embedding_bag_dense_backward.default",
         (f(1, 2), ints(3), ints(3, high=1), ints(1) + 3, ints(1, 2), 5, True, 0, None), "by_freq"),

@@ -106,12 +106,23 @@ def grids():
     """Points inside, on the edges and far outside, in every mode."""
     x, grid = f(2, 3, 4, 5, dtype=F64), f(2, 3, 6, 2, dtype=F64) * 1.3
     grid[0, 0] = torch.tensor([[-1, 1], [1, -1], [0, 0], [7.3, -5.1], [-3, 3], [0.2, -0.6]])
-    modes = itertools.product((0, 1), (0, 1, 2), (False, True))
+    modes = itertools.product((0, 1, 2), (0, 1, 2), (False, True))
     dy = f(2, 3, 3, 6, dtype=F64)
     cases = [((dy, x, grid, *mode, [True, True]), {}) for mode in modes]
     narrow = (dy[:, :, :1], x[:, :, :1, :1].contiguous(), grid[:, :1])
     cases += [((*narrow, 0, padding, True, [True, True]), {}) for padding in (0, 1, 2)]
-    return {"aten.grid_sampler_2d_backward.default": cases}
+    return {
+        "aten.grid_sampler_2d_backward.default": cases,
+        "aten.grid_sampler_3d_backward.default": _grids_of_volumes(),
+    }
+
+
+def _grids_of_volumes():
+    x, grid = f(2, 3, 4, 5, 2, dtype=F64), f(2, 3, 2, 4, 3, dtype=F64) * 1.3
+    grid[0, 0, 0] = torch.tensor([[-1, 1, 0], [1, -1, 1], [7.3, -5.1, 0.2], [-3, 3, -0.6]])
+    modes = itertools.product((0, 1), (0, 1, 2), (False, True))
+    dy = f(2, 3, 3, 2, 4, dtype=F64)
+    return [((dy, x, grid, *mode, [True, True]), {}) for mode in modes]
 
 
 SAMPLES = {**adaptive(), **pools(), **nearest(), **smooth(), **edges(), **grids()}

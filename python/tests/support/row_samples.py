@@ -143,6 +143,7 @@ def reductions():
     extremes = [((ties, 1), {}), ((nan, -1, True), {}), ((ints(4, 5), 0), {}), ((f(), 0), {})]
     places = [((ties,), {}), ((ties, 0), {}), ((nan, 1, True), {}), ((f(),), {})]
     wholes = [((f(3, 4),), {}), ((nan,), {}), ((ints(7),), {})]
+    endless = torch.tensor([[-INF, -INF, 1.0, INF], [2.0, -INF, float("nan"), 0.0]])
     bounds = torch.tensor([-1.0, 0.0, 0.5, 2.0])
     values = torch.tensor([[-3.0, -1.0, 0.25], [0.5, 2.0, float("nan")]])
     return {
@@ -159,6 +160,9 @@ def reductions():
         ] + [((bools(3, 4), 0), {"dtype": torch.bool}), ((f(3, 0), 1, True), {})],
         "aten.cumprod.default": [((f(3, 7, dtype=F64), -1), {}), ((ints(5), 0), {}),
                                  ((positive(6, dtype=BF16), 0), {}), ((f(), 0), {})],
+        "aten.logcumsumexp.default": [((f(3, 7, dtype=F64), -1), {}), ((40 * f(5, 3), 0), {}),
+                                      ((f(6, dtype=BF16), 0), {}), ((endless, 1), {}),
+                                      ((f(), 0), {})],
         "aten.bucketize.Tensor": [((values, bounds), {"right": r}) for r in (False, True)],
     }  # fmt: skip
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace retrograd {
 
@@ -12,7 +13,6 @@ class SharedArrays {
  public:
   // More than any GPU gives to a block (H200: 227 KiB), so that limits are the planner's matter.
   static constexpr int64_t kBytes = int64_t{256} << 10;
-  static constexpr int kMostArrays = 64;
 
   struct Array {
     const void* key;
@@ -26,23 +26,27 @@ class SharedArrays {
   }
 
   // Forgets all arrays; their bytes stay, so that a fast build sees what a GPU might.
-  void Clear() { count_ = used_ = 0; }
+  void Clear() {
+    arrays_.clear();
+    used_ = 0;
+  }
 
-  // The array that key stands for, made at its first use; null if memory or slots are used up.
+  // The array that key stands for, made at its first use; null if the memory is used up. It stays
+  // where it is until the next is made.
   const Array* Find(const void* key, const char* name, int64_t bytes, int element_bytes) {
-    for (int i = 0; i < count_; ++i) {
-      if (arrays_[i].key == key) return &arrays_[i];
+    for (const Array& array : arrays_) {
+      if (array.key == key) return &array;
     }
     Reserve();
-    if (count_ == kMostArrays || bytes < 0 || bytes > kBytes - used_) return nullptr;
-    arrays_[count_] = {key, name, used_, bytes, element_bytes};
+    if (bytes < 0 || bytes > kBytes - used_) return nullptr;
+    arrays_.push_back({key, name, used_, bytes, element_bytes});
     used_ += (bytes + 15) / 16 * 16;
-    return &arrays_[count_++];
+    return &arrays_.back();
   }
   // The array whose first byte is data.
   const Array* At(const void* data) const {
-    for (int i = 0; i < count_; ++i) {
-      if (Data(arrays_[i]) == data) return &arrays_[i];
+    for (const Array& array : arrays_) {
+      if (Data(array) == data) return &array;
     }
     return nullptr;
   }
@@ -53,8 +57,7 @@ class SharedArrays {
     alignas(64) char bytes[kBytes];
   };
   std::unique_ptr<Memory> memory_;
-  Array arrays_[kMostArrays];
-  int count_ = 0;
+  std::vector<Array> arrays_;
   int64_t used_ = 0;
 };
 

@@ -5,11 +5,13 @@ cache. Until it is there, and where there is no compiler, backwards run by Pytho
 """
 
 import atexit
+import contextlib
 import hashlib
 import importlib.util
 import os
 import pathlib
 import shlex
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -61,8 +63,9 @@ def _compile(place):
     with tempfile.TemporaryDirectory(dir=place.parent, prefix="making-") as folder:
         made = pathlib.Path(folder) / place.name
         with subprocess.Popen(
-            _command(made), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as compiler:
+            _command(made), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        ) as compiler:  # fmt: skip
             _state["compiler"] = compiler
             output, _ = compiler.communicate()
         _state["compiler"] = None
@@ -109,8 +112,10 @@ def loaded(wait=False):
 
 @atexit.register
 def _stop():
-    """A process that ends leaves no compiler behind."""
+    """A process that ends leaves no compiler behind, nor waits for one: the processes that the
+    compiler has started hold its output open as well."""
     compiler = _state["compiler"]
     if compiler is not None:
-        compiler.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(compiler.pid, signal.SIGKILL)
         _state["thread"].join()
