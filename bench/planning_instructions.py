@@ -20,7 +20,10 @@ PARTS = {
     "building kernels": ("retrograd::BuildKernel(",),
     "listing schedules": ("retrograd::CandidateSchedules(",),
     "counting what a kernel moves and computes": ("retrograd::KernelWork::KernelWork(",),
-    "prices of schedules": ("retrograd::KernelPricer::Of(", "retrograd::KernelPricer::FootprintOf("),
+    "prices of schedules": (
+        "retrograd::KernelPricer::Of(",
+        "retrograd::KernelPricer::FootprintOf(",
+    ),
     "states of the exact search": ("retrograd::ExactSearch::Run::Expand(",),
     "greedy merging, kernels built for it among it": ("retrograd::MergeGreedily(",),
     "versions of the graph with other matmuls merged": ("retrograd::PriceGraph(",),
