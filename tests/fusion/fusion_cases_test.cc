@@ -21,6 +21,13 @@ DeviceSpec H200() {
   return *spec;
 }
 
+// Whose blocks share no rows: each has all columns of its rows.
+DeviceSpec BlocksAlone() {
+  DeviceSpec spec = H200();
+  spec.row_cluster_blocks = 1;
+  return spec;
+}
+
 // The op that makes an output of the graph.
 NodeId Maker(const BackwardGraph& g, absl::string_view output) {
   for (const GraphOutput& out : g.outputs()) {
@@ -133,7 +140,7 @@ TEST_CASE("a column sum of a tensor that the norm's backward does not read keeps
 TEST_CASE("column sums whose accumulators exceed the register file are not kept beside rows") {
   // 8 sums x 16384 columns x 4 B = 512 KiB of accumulators; an SM has 256 KiB of registers.
   const Extent wide = {.rows = 16384, .columns = 16384};
-  const CasePlan plan(LayerNormWithSums(wide, SiblingOf::kNormResult, 8));
+  const CasePlan plan(LayerNormWithSums(wide, SiblingOf::kNormResult, 8), BlocksAlone());
   constexpr int64_t kRegisterFile = 256 << 10;  // bytes, of an SM
   int64_t kept = 0;
   for (int k = 0; k < 8; ++k) {
@@ -169,7 +176,7 @@ TEST_CASE(
   // 8 x 8192 and 8 x 16384 accumulators of 4 B: the whole register file, or twice that.
   for (const Extent wide : {Extent{16384, 8192}, Extent{8192, 16384}}) {
     INFO(wide.columns << " columns");
-    const CasePlan plan(RmsNormWithScaleSums(wide, 8));
+    const CasePlan plan(RmsNormWithScaleSums(wide, 8), BlocksAlone());
     for (const Group& group : plan.groups()) {
       const auto& kernel = *KernelOf(group);
       if (kernel.schedule.kind != Template::kRowColumn) continue;
@@ -266,11 +273,11 @@ TEST_CASE("dx and dw of a square norm share a kernel from 4096 on, and by far") 
 TEST_CASE("the row sums and the column sums of a few wide rows are two kernels") {
   // One kernel would use as many SMs as there are rows, park partial sums of 8 B for every row and
   // column to save a read of 4 B, and need a finalize launch. dx may stand in either. (With eight
-  // rows both ways cost the same.)
+  // rows both ways cost the same. Blocks that share rows are more.)
   for (const int64_t rows : {2, 4}) {
     INFO(rows << " rows");
     const BackwardGraph graph = RmsNormBackward({rows, 16384});
-    const CasePlan plan(graph);
+    const CasePlan plan(graph, BlocksAlone());
     CHECK(plan.groups().size() == 2);
     CHECK(plan.Kernel("dw").schedule.kind == Template::kColumnReduction);
     CHECK(plan.Kernel("dw").schedule.blocks > 4 * rows);

@@ -21,8 +21,11 @@ class SharedArrays {
     int element_bytes;
   };
 
+  // So that kernels of usual size allocate nothing while they run.
   void Reserve() {
-    if (memory_ == nullptr) memory_ = std::make_unique<Memory>();
+    if (memory_ != nullptr) return;
+    memory_ = std::make_unique<Memory>();
+    arrays_.reserve(64);
   }
 
   // Forgets all arrays; their bytes stay, so that a fast build sees what a GPU might.
