@@ -23,11 +23,13 @@ std::optional<AxisCut> CutIn(const IndexExpr& e, absl::Span<const int64_t> exten
   return std::nullopt;
 }
 
+// Of an inner expression no more than its size: terms share inner ones, which would be walked again
+// for each of them.
 size_t HashOf(const IndexExpr& e) {
   size_t hash = absl::HashOf(e.offset(), e.terms().size());
   for (const IndexTerm& t : e.terms()) {
     hash = absl::HashOf(hash, t.kind, t.axis, t.divisor, t.coef);
-    if (t.inner != nullptr) hash = absl::HashOf(hash, HashOf(*t.inner));
+    if (t.inner != nullptr) hash = absl::HashOf(hash, t.inner->offset(), t.inner->terms().size());
   }
   return hash;
 }
