@@ -16,6 +16,7 @@
 #include "fusion/device/device_numbers.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 #include "fusion/planner/planner.h"
@@ -303,21 +304,28 @@ TEST_CASE("threads that go down columns with much under way leave less of what t
   CHECK(compared > 0);
 }
 
-TEST_CASE("barriers cost their rounds in each wave of blocks") {
+// One for each row and stage of a cluster that shares rows.
+int64_t ExchangesOf(const KernelProfile& p, const Schedule& s) {
+  if (s.cluster == 1 || TemplateOf(s).holds) return 0;
+  return CeilDiv(p.shape.shape.rows, RowBlocks(s)) * p.stages.row_stages;
+}
+
+TEST_CASE("barriers cost their rounds in each wave of blocks, and clusters their exchanges") {
   const DeviceSpec d = Device("h200");
   int64_t later = 0;
   ForEachSchedule(LargeExamples(), d,
                   [&](const Example& e, const KernelPricer& pricer, const Schedule& chosen) {
                     const KernelTemplate& t = TemplateOf(chosen);
                     if (t.barrier_rounds == nullptr || t.working_launch != nullptr) return;
-                    if (chosen.cluster > 1) return;  // its exchanges have a price of their own
                     const Price price = pricer.Of(chosen, true);
                     const int64_t blocks = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
                     const int64_t waves = CeilDiv(chosen.blocks, d.sms * blocks);
                     later += waves > 1;
-                    CHECK(PsOf(price, "latency") == t.barrier_rounds(e.profile, chosen, d) * waves *
-                                                        d.barrier_ps /
-                                                        std::min(blocks, d.barrier_overlap_blocks));
+                    const int64_t barriers = t.barrier_rounds(e.profile, chosen, d) * waves *
+                                             d.barrier_ps /
+                                             std::min(blocks, d.barrier_overlap_blocks);
+                    CHECK(PsOf(price, "latency") == barriers + ExchangesOf(e.profile, chosen) *
+                                                                   waves * d.cluster_exchange_ps);
                   });
   CHECK(later >= 8);
 }
