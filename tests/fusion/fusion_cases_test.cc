@@ -155,6 +155,9 @@ TEST_CASE("column sums whose accumulators exceed the register file are not kept 
   for (const Group& group : plan.groups()) moved += group.read_bytes + group.written_bytes;
   CHECK(moved < 15.1 * Matrix(wide));
   CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.52);
+  // Blocks that share rows leave each fewer sums, and are planned where that costs no more.
+  const CasePlan shared(LayerNormWithSums(wide, SiblingOf::kNormResult, 8));
+  CHECK(shared.summary().cost_ps <= plan.summary().cost_ps);
 }
 
 // --- pytorch#179423: a norm's backward that collects column sums ---------------------------------
@@ -189,6 +192,8 @@ TEST_CASE(
     // mean.
     CHECK(plan.groups().size() <= 3);
     CHECK(plan.OverFloor(14 * Matrix(wide)) < 1.5);
+    const CasePlan shared(RmsNormWithScaleSums(wide, 8));
+    CHECK(shared.summary().cost_ps <= plan.summary().cost_ps);
   }
   // Two sums of the same norms fit and stay.
   const CasePlan two(RmsNormWithScaleSums({16384, 8192}, 2));
@@ -281,6 +286,7 @@ TEST_CASE("the row sums and the column sums of a few wide rows are two kernels")
     CHECK(plan.groups().size() == 2);
     CHECK(plan.Kernel("dw").schedule.kind == Template::kColumnReduction);
     CHECK(plan.Kernel("dw").schedule.blocks > 4 * rows);
+    CHECK(CasePlan(graph).summary().cost_ps <= plan.summary().cost_ps);
   }
 }
 
