@@ -22,7 +22,7 @@ order="
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
   codegen/print codegen/preludes/gpu codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
   codegen/gemm codegen/grouped_matmul codegen/scatter_lines codegen/segment_amax codegen/sort codegen
-  runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host
+  runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host runtime/trials
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
   runtime/ops/convolution runtime/ops/grouped_matmul runtime/ops/scatter_lines
   runtime/ops/segment_amax

@@ -225,7 +225,7 @@ PARTS = {
         "codegen/preludes/attention_prelude.h"), "attention"),
     "timed library algorithms": Part(
         {"time_calls": False}, "the first algorithm that a library offers is taken",
-        ("runtime/gpu/autotune.cc", "runtime/gpu/autotune.h"), "call"),
+        ("runtime/trials/autotune.cc", "runtime/trials/autotune.h"), "call"),
     "measured prices of calls": Part(
         {"measured_calls": True}, "library calls cost what they were measured to take",
         ("runtime/executable/executable_report.cc", "runtime/executable/executable_report.h",

@@ -16,7 +16,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/lift_launches.h"
 #include "runtime/device/shared_kernels.h"
-#include "runtime/gpu/autotune.h"
+#include "runtime/trials/autotune.h"
 #include "runtime/gpu/gpu_driver.h"
 #include "runtime/gpu/gpu_kernels.h"
 #include "runtime/gpu/gpu_module.h"

@@ -17,7 +17,7 @@
 #include "fusion/ops/convolution/packed_layout.h"
 #include "graph/base/status.h"
 #include "runtime/devices/cuda_device.h"
-#include "runtime/gpu/measurement.h"
+#include "runtime/trials/measurement.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "tools/support/parse_arguments.h"
 #include "tools/support/pipeline.h"

@@ -20,7 +20,7 @@
 #include "fusion/ops/sort_indices/index_sort.h"
 #include "graph/base/status.h"
 #include "runtime/devices/cuda_device.h"
-#include "runtime/gpu/measurement.h"
+#include "runtime/trials/measurement.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
 #include "tools/support/parse_arguments.h"
 #include "tools/support/pipeline.h"

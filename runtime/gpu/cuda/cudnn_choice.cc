@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/autotune.h"
+#include "runtime/trials/autotune.h"
 
 namespace retrograd {
 namespace {
@@ -35,8 +35,8 @@ class Plans : public Implementations {
 
 CallMemory MemoryOf(const CudnnRequest& request) {
   CallMemory memory;
-  for (const CudnnStored& stored : request.operands) memory.operands.push_back(stored.bytes);
-  for (const CudnnStored& stored : request.results) memory.results.push_back(stored.bytes);
+  for (const CudnnStored& stored : request.operands) memory.operands.push_back(stored.values);
+  for (const CudnnStored& stored : request.results) memory.results.push_back(stored.values);
   return memory;
 }
 

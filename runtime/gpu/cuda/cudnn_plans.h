@@ -16,6 +16,7 @@
 #include "runtime/device/device.h"
 #include "runtime/gpu/cuda/cudnn_library.h"
 #include "runtime/gpu/gpu_driver.h"
+#include "runtime/trials/call_memory.h"
 
 namespace cudnn_frontend::graph {
 class Graph;
@@ -28,8 +29,8 @@ inline constexpr int64_t kCudnnFirstOperand = 1, kCudnnFirstResult = 16;
 
 // The value in whose memory a tensor of the graph lies.
 struct CudnnStored {
-  int64_t bytes = 0;   // from its first element to past the last of the tensor
-  int64_t offset = 0;  // bytes, of the tensor's first element
+  StoredValues values;  // from its first element to past the last of the tensor
+  int64_t offset = 0;   // bytes, of the tensor's first element
 };
 
 // Which of the plans are taken.

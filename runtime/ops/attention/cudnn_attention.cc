@@ -160,6 +160,10 @@ void Describe(const AttentionCall& call, const AttentionFacts& facts, bool deter
 
 #endif  // RETROGRAD_HAVE_CUDNN
 
+CudnnStored StoredOf(const AttentionOperand& operand, DType dtype) {
+  return {{dtype, SpanOf(operand)}, operand.offset * SizeBytes(dtype)};
+}
+
 }  // namespace
 
 CudnnRequest CudnnAttentionRequest(const AttentionCall& call, const AttentionFacts& facts,
@@ -169,12 +173,10 @@ CudnnRequest CudnnAttentionRequest(const AttentionCall& call, const AttentionFac
   CudnnRequest request{.shape = ShapeOf(call),
                        .key = absl::StrCat(options.deterministic, " ", Key(call, facts))};
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    const int64_t size = SizeBytes(facts.operand_dtypes[i]);
-    request.operands.push_back({SpanOf(call.operands[i]) * size, call.operands[i].offset * size});
+    request.operands.push_back(StoredOf(call.operands[i], facts.operand_dtypes[i]));
   }
-  const int64_t size = SizeBytes(call.dtype);
   for (const AttentionOperand& result : call.results) {
-    request.results.push_back({SpanOf(result) * size, result.offset * size});
+    request.results.push_back(StoredOf(result, call.dtype));
   }
 #ifdef RETROGRAD_HAVE_CUDNN
   request.describe = [&call, facts, deterministic = options.deterministic](

@@ -10,7 +10,7 @@
 #include "graph/base/status.h"
 #include "runtime/gpu/cuda/cudnn_choice.h"
 #include "runtime/gpu/kernels_digest.h"
-#include "runtime/gpu/loaded_calls.h"
+#include "runtime/trials/loaded_calls.h"
 #include "runtime/ops/convolution/convolution_class.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/convolution/widened_call.h"
@@ -54,7 +54,7 @@ class CudaConvolutionLoader : public CallLoader {
       : device_(device),
         sm_(sm),
         options_(options),
-        cudnn_("convolution 1", {.library = options.cudnn_library, .allow = options.allow_cudnn}),
+        cudnn_("convolution 2", {.library = options.cudnn_library, .allow = options.allow_cudnn}),
         fallback_(std::move(fallback)) {}
 
   std::vector<Kernel> KernelsOf(const Call& call, const CallFacts& facts) override {
@@ -95,9 +95,9 @@ class CudaConvolutionLoader : public CallLoader {
 };
 
 CallMemory MemoryOf(const Call& call) {
-  const auto bytes = [](const CallTensor& t) { return SpanOf(t) * SizeBytes(t.dtype); };
-  return {.operands = {bytes(call.operands[0]), bytes(call.operands[1])},
-          .results = {bytes(call.results[0])}};
+  CallMemory memory;
+  AddMemoryOf(call, memory);
+  return memory;
 }
 
 // What stays where nothing is timed stands first.
@@ -183,7 +183,7 @@ absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, 
   const std::string version = allowed ? cudnn_.Version({device_, sm_}).value_or("") : "";
   Tuner& tuner = device_.tuner();
   const ChoiceKey key = tuner.Key(
-      "convolution 2",
+      "convolution 3",
       absl::StrCat(version, version.empty() ? "" : ", ", device_.Compiler(), ", kernels ",
                    SchedulesDigest(call, facts, device_)),
       absl::StrCat(Print(order), " ", CudnnConvolutionRequest(call, facts, options_.cudnn).key));

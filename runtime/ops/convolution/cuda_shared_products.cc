@@ -11,7 +11,7 @@
 #include "graph/base/status.h"
 #include "runtime/device/calls_in_turn.h"
 #include "runtime/gpu/kernels_digest.h"
-#include "runtime/gpu/loaded_calls.h"
+#include "runtime/trials/loaded_calls.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/convolution/shared_products_call.h"
 
@@ -22,14 +22,7 @@ constexpr absl::string_view kInTurn = "one after the other", kTogether = "one la
 
 CallMemory MemoryOf(absl::Span<const ExpectedCall> calls) {
   CallMemory memory;
-  for (const ExpectedCall& expected : calls) {
-    for (const CallTensor& t : expected.call->operands) {
-      memory.operands.push_back(SpanOf(t) * SizeBytes(t.dtype));
-    }
-    for (const CallTensor& t : expected.call->results) {
-      memory.results.push_back(SpanOf(t) * SizeBytes(t.dtype));
-    }
-  }
+  for (const ExpectedCall& expected : calls) AddMemoryOf(*expected.call, memory);
   return memory;
 }
 

@@ -110,8 +110,7 @@ std::string KeyOf(const Call& call, const CallFacts& facts,
 }
 
 CudnnStored StoredOf(const CallTensor& t) {
-  const int64_t size = SizeBytes(t.dtype);
-  return {SpanOf(t) * size, t.offset * size};
+  return {{t.dtype, SpanOf(t)}, t.offset * SizeBytes(t.dtype)};
 }
 
 #ifdef RETROGRAD_HAVE_CUDNN

@@ -11,7 +11,7 @@
 #include "codegen/grouped_matmul/emit_grouped_matmul.h"
 #include "fusion/plan/call_key.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/autotune.h"
+#include "runtime/trials/autotune.h"
 #include "runtime/gpu/kernels_digest.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/grouped_matmul/grouped_matmul_launch.h"
@@ -59,10 +59,8 @@ class Tiles : public Implementations {
 };
 
 CallMemory MemoryOf(const Call& call) {
-  const auto bytes = [](const CallTensor& t) { return SpanOf(t) * SizeBytes(t.dtype); };
   CallMemory memory;
-  for (const CallTensor& t : call.operands) memory.operands.push_back(bytes(t));
-  for (const CallTensor& t : call.results) memory.results.push_back(bytes(t));
+  AddMemoryOf(call, memory);
   return memory;
 }
 

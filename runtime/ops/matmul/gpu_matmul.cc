@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/autotune.h"
 #include "runtime/gpu/kernels_digest.h"
 #include "runtime/ops/matmul/blas_operands.h"
 #include "runtime/ops/matmul/fallback_matmul.h"
 #include "runtime/ops/matmul/matmul_class.h"
+#include "runtime/trials/autotune.h"
 
 namespace retrograd {
 namespace {
@@ -164,11 +164,9 @@ bool AlignedAs(const MatMulCall& other, const MatMulCall& call, const MatMulFact
 }
 
 CallMemory MemoryOf(const MatMulCall& call) {
-  const auto bytes = [&](int operand, DType dtype) {
-    return OperandSpan(call, operand) * SizeBytes(dtype);
-  };
-  return {.operands = {bytes(0, call.in_dtype), bytes(1, call.in_dtype)},
-          .results = {bytes(2, call.out_dtype)}};
+  return {
+      .operands = {{call.in_dtype, OperandSpan(call, 0)}, {call.in_dtype, OperandSpan(call, 1)}},
+      .results = {{call.out_dtype, OperandSpan(call, 2)}}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The decision rule among implementations, against simulated noisy timers.
-#include "runtime/gpu/race.h"
+#include "runtime/trials/race.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Which of several ways to do the same work is the fastest, by repeated times that are noisy. The
 // first way is the default: another one is taken only where the times leave no doubt.
-#ifndef RETROGRAD_RUNTIME_GPU_RACE_H_
-#define RETROGRAD_RUNTIME_GPU_RACE_H_
+#ifndef RETROGRAD_RUNTIME_TRIALS_RACE_H_
+#define RETROGRAD_RUNTIME_TRIALS_RACE_H_
 
 #include <cstddef>
 #include <vector>
@@ -40,4 +40,4 @@ double RankSumError(int n, int inversions);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_RUNTIME_GPU_RACE_H_
+#endif  // RETROGRAD_RUNTIME_TRIALS_RACE_H_

@@ -1,4 +1,4 @@
-#include "runtime/gpu/race.h"
+#include "runtime/trials/race.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/gpu/autotune.h"
+#include "runtime/trials/autotune.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,15 +11,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/measurement.h"
-#include "runtime/gpu/race.h"
+#include "runtime/trials/agreement.h"
+#include "runtime/trials/measurement.h"
+#include "runtime/trials/race.h"
 #include "runtime/tuning/choices_text.h"
 
 namespace retrograd {
 namespace {
 
 // Of the entries on disk: a new one where what they hold means something else.
-constexpr absl::string_view kFormat = "retrograd choice 1\n";
+constexpr absl::string_view kFormat = "retrograd choice 2\n";
 
 std::string EntryOf(const ChoiceKey& key) {
   return absl::StrCat(kFormat, key.kind, "\n", key.device, "\n", key.library, "\n", key.call);
@@ -40,11 +41,11 @@ struct OwnMemory {
 absl::StatusOr<OwnMemory> Take(const CallMemory& wanted, int64_t workspace_bytes,
                                MeasurementMemory& memory) {
   OwnMemory taken;
-  for (int64_t bytes : wanted.operands) {
-    RG_ASSIGN_OR_RETURN(taken.operands.emplace_back(), memory.Take(bytes));
+  for (const StoredValues& stored : wanted.operands) {
+    RG_ASSIGN_OR_RETURN(taken.operands.emplace_back(), memory.Take(stored.bytes()));
   }
-  for (int64_t bytes : wanted.results) {
-    RG_ASSIGN_OR_RETURN(taken.results.emplace_back(), memory.Take(bytes));
+  for (const StoredValues& stored : wanted.results) {
+    RG_ASSIGN_OR_RETURN(taken.results.emplace_back(), memory.Take(stored.bytes()));
   }
   RG_ASSIGN_OR_RETURN(taken.workspace, memory.Take(workspace_bytes));
   return taken;
@@ -57,8 +58,8 @@ constexpr double kHopeless = 4, kHostUs = 200;
 // The implementations of one call on memory of their own.
 class Trial {
  public:
-  Trial(Device& device, Implementations& implementations, OwnMemory& own)
-      : device_(device), implementations_(implementations), own_(own) {}
+  Trial(Device& device, const CallMemory& memory, Implementations& implementations, OwnMemory& own)
+      : device_(device), implementations_(implementations), own_(own), results_(device, memory) {}
 
   // Leaves the fastest chosen. One that fails here is not the one.
   absl::StatusOr<Choice> Run() {
@@ -78,34 +79,63 @@ class Trial {
     return choice_;
   }
 
+  // Names of those that made other numbers than the rest.
+  const std::vector<std::string>& disagreeing() const { return disagreeing_; }
+
  private:
-  // Runs each of them, and keeps for the race those that work and are not out of it.
+  // What one run showed of an implementation.
+  struct Tried {
+    int implementation = 0;
+    double us = 0;
+  };
+
+  // Runs each of them, and keeps for the race those that work, agree with most and are not out of
+  // it.
   absl::Status TryAll() {
     absl::Status failure = absl::InternalError("there is no implementation");
-    double least_us = 0;
+    std::vector<Tried> tried;
+    std::vector<std::vector<float>> numbers;
     for (std::string& name : NamesOf(implementations_)) {
       const int i = static_cast<int>(choice_.candidates.size());
       choice_.candidates.push_back({std::move(name)});
-      const absl::StatusOr<double> us = Try(i);
+      std::vector<float> made;
+      const absl::StatusOr<double> us = Try(i, made);
       if (!us.ok()) {
         failure = us.status();
         continue;
       }
-      if (racing_.empty() || *us < least_us) least_us = *us;
-      if (*us > kHopeless * least_us + kHostUs) {
-        choice_.candidates.back().us = *us;
-      } else {
-        racing_.push_back(i);
-      }
+      tried.push_back({i, *us});
+      numbers.push_back(std::move(made));
     }
+    const std::vector<size_t> disagreeing = Disagreeing(numbers);
+    for (auto place = disagreeing.rbegin(); place != disagreeing.rend(); ++place) {
+      const auto odd = tried.begin() + static_cast<ptrdiff_t>(*place);
+      disagreeing_.push_back(choice_.candidates[static_cast<size_t>(odd->implementation)].name);
+      tried.erase(odd);
+    }
+    KeepForRace(tried);
     return racing_.empty() ? failure : absl::OkStatus();
   }
 
-  // By the host's clock.
-  absl::StatusOr<double> Try(int implementation) {
+  void KeepForRace(const std::vector<Tried>& tried) {
+    double least_us = 0;
+    for (const Tried& one : tried) {
+      if (racing_.empty() || one.us < least_us) least_us = one.us;
+      if (one.us > kHopeless * least_us + kHostUs) {
+        choice_.candidates[static_cast<size_t>(one.implementation)].us = one.us;
+      } else {
+        racing_.push_back(one.implementation);
+      }
+    }
+  }
+
+  // By the host's clock; and what it made, in part.
+  absl::StatusOr<double> Try(int implementation, std::vector<float>& made) {
     RG_RETURN_IF_ERROR(Choose(implementation));
+    RG_RETURN_IF_ERROR(results_.Clear(own_.pointers()));
     RG_ASSIGN_OR_RETURN(const double us, HostTime(device_, [&] { return RunChosen(); }));
     RG_RETURN_IF_ERROR(implementations_.Check(own_.pointers()));
+    RG_ASSIGN_OR_RETURN(made, results_.Read(own_.pointers()));
     return us;
   }
 
@@ -136,21 +166,29 @@ class Trial {
   Device& device_;
   Implementations& implementations_;
   OwnMemory& own_;
+  ResultSample results_;
   Choice choice_;
+  std::vector<std::string> disagreeing_;
   std::vector<int> racing_;  // the first is the default
   // By implementation and runs; null: it is not recorded.
   std::map<std::pair<int, int>, std::unique_ptr<Recording>> rows_;
   int chosen_ = -1;
 };
 
+// Adds to `disagreeing` the names of those that make other numbers than the rest.
 absl::StatusOr<Choice> TimeAll(Device& device, const CallMemory& wanted,
-                               Implementations& implementations) {
+                               Implementations& implementations,
+                               std::vector<std::string>& disagreeing) {
   MeasurementMemory memory(device);
   RG_ASSIGN_OR_RETURN(OwnMemory own, Take(wanted, implementations.most_workspace_bytes(), memory));
+  RG_RETURN_IF_ERROR(DrawOperands(device, wanted, own.pointers()));
   RG_RETURN_IF_ERROR(implementations.Fill(own.pointers()));
   // The caller's stream may be at work, or be captured.
   RG_RETURN_IF_ERROR(device.UseStream(std::nullopt));
-  return Trial(device, implementations, own).Run();
+  Trial trial(device, wanted, implementations, own);
+  absl::StatusOr<Choice> choice = trial.Run();
+  disagreeing = trial.disagreeing();
+  return choice;
 }
 
 }  // namespace
@@ -245,8 +283,15 @@ absl::StatusOr<Choice> Tuner::ChooseFastest(const ChoiceKey& key, const CallMemo
                                             Implementations& implementations) {
   const bool may = MayMeasure();
   if (!may && options_.time) ++beyond_budget_;
-  absl::StatusOr<Choice> choice =
-      may ? TimeAll(device_, memory, implementations) : absl::StatusOr<Choice>(Choice{});
+  std::vector<std::string> disagreeing;
+  absl::StatusOr<Choice> choice = may ? TimeAll(device_, memory, implementations, disagreeing)
+                                      : absl::StatusOr<Choice>(Choice{});
+  for (const std::string& name : disagreeing) {
+    Note(absl::StrCat(key.kind, ": ", name, " of ", key.library,
+                      " makes other numbers than the other implementations of the call, and is not "
+                      "used: ",
+                      key.call));
+  }
   // Without the memory for a measurement the first one does.
   if (!may || absl::IsResourceExhausted(choice.status())) {
     RG_RETURN_IF_ERROR(implementations.Choose(0));

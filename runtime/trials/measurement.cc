@@ -1,4 +1,4 @@
-#include "runtime/gpu/measurement.h"
+#include "runtime/trials/measurement.h"
 
 #include <algorithm>
 #include <chrono>

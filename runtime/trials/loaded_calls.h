@@ -1,6 +1,6 @@
 // Loaded calls that do the same, as implementations to choose from.
-#ifndef RETROGRAD_RUNTIME_GPU_LOADED_CALLS_H_
-#define RETROGRAD_RUNTIME_GPU_LOADED_CALLS_H_
+#ifndef RETROGRAD_RUNTIME_TRIALS_LOADED_CALLS_H_
+#define RETROGRAD_RUNTIME_TRIALS_LOADED_CALLS_H_
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/device/device.h"
-#include "runtime/gpu/autotune.h"
+#include "runtime/trials/autotune.h"
 
 namespace retrograd {
 
@@ -47,4 +47,4 @@ class LoadedCalls : public Implementations {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_RUNTIME_GPU_LOADED_CALLS_H_
+#endif  // RETROGRAD_RUNTIME_TRIALS_LOADED_CALLS_H_

@@ -1,8 +1,8 @@
 // Which implementation of a library call is the fastest on a device: found by running each of them
 // for every kind of call (race.h), and remembered with the times. The one mechanism of all
 // libraries and all ops.
-#ifndef RETROGRAD_RUNTIME_GPU_AUTOTUNE_H_
-#define RETROGRAD_RUNTIME_GPU_AUTOTUNE_H_
+#ifndef RETROGRAD_RUNTIME_TRIALS_AUTOTUNE_H_
+#define RETROGRAD_RUNTIME_TRIALS_AUTOTUNE_H_
 
 #include <cstdint>
 #include <memory>
@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/device/device.h"
+#include "runtime/trials/call_memory.h"
 #include "runtime/tuning/choice.h"
 #include "runtime/tuning/tuning.h"
 
@@ -42,7 +43,8 @@ class Implementations {
   // What brings the chosen one back sooner than its name, for an equal call on an equal device and
   // library; empty: nothing does.
   virtual std::string State() const { return ""; }
-  // Before they are timed: what operands hold if their time depends on it.
+  // Before they are timed, when operands hold drawn numbers (agreement.h): what they hold instead
+  // if time or result depends on it.
   virtual absl::Status Fill(const CallPointers&) { return absl::OkStatus(); }
   // After the chosen one has run: an error if it must not be used for what it has written.
   virtual absl::Status Check(const CallPointers&) { return absl::OkStatus(); }
@@ -50,11 +52,6 @@ class Implementations {
 
 // Of those that may be run, in their order; a name that was there before gets a number.
 std::vector<std::string> NamesOf(const Implementations& implementations);
-
-// Bytes of a call's operands and results, in the op's order.
-struct CallMemory {
-  std::vector<int64_t> operands, results;
-};
 
 struct TunerOptions {
   std::string device;                  // ChoiceKey::device
@@ -84,7 +81,8 @@ class Tuner {
   std::optional<Choice> Recall(
       const ChoiceKey& key,
       absl::FunctionRef<bool(const Choice&)> fits = [](const Choice&) { return true; });
-  // Runs the implementations on memory of their own, chooses the fastest and remembers it. Waits
+  // Runs the implementations on memory of their own, chooses the fastest of those that agree
+  // (agreement.h) and remembers it. Waits
   // for the device. Chooses the first where timing is off, its budget spent or there is no memory
   // for it: a choice without candidates, which the cache does not remember. An error if none runs.
   absl::StatusOr<Choice> ChooseFastest(const ChoiceKey& key, const CallMemory& memory,
@@ -125,4 +123,4 @@ class Tuner {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_RUNTIME_GPU_AUTOTUNE_H_
+#endif  // RETROGRAD_RUNTIME_TRIALS_AUTOTUNE_H_

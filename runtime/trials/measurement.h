@@ -1,7 +1,7 @@
 // What it takes to time work on a GPU before a program runs: memory, and times of single runs and
 // of rows.
-#ifndef RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
-#define RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
+#ifndef RETROGRAD_RUNTIME_TRIALS_MEASUREMENT_H_
+#define RETROGRAD_RUNTIME_TRIALS_MEASUREMENT_H_
 
 #include <cstdint>
 #include <memory>
@@ -47,4 +47,4 @@ int RunsInARow(double us);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
+#endif  // RETROGRAD_RUNTIME_TRIALS_MEASUREMENT_H_

@@ -1,8 +1,10 @@
 // The choice among implementations of a call: by time, remembered, and without a fault of one of
 // them spoiling the others.
-#include "runtime/gpu/autotune.h"
+#include "runtime/trials/autotune.h"
 
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -34,6 +36,14 @@ class Clock : public ReportingDevice {
   void Free(void* data) override {
     --alive;
     ReportingDevice::Free(data);
+  }
+  absl::Status CopyIn(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+  absl::Status CopyOut(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+    return absl::OkStatus();
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
@@ -75,6 +85,7 @@ class Scripted : public Implementations {
       std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int64_t>(us_[chosen])));
     }
     if (us_[chosen] < 0) return absl::InternalError("fails");
+    if (chosen < static_cast<int>(writes.size())) Write(writes[chosen], pointers);
     clock_.now_us += us_[chosen];
     return absl::OkStatus();
   }
@@ -89,16 +100,29 @@ class Scripted : public Implementations {
   std::string State() const override { return std::string("state\n\0\xff", 8) + Name(chosen); }
 
   std::vector<std::string> names;  // in place of their numbers
-  int wrong = -1;                  // whose results are not to be used
+  std::vector<int> writes;  // who writes what: so many times the operand's numbers; 0: nothing
+  int wrong = -1;           // whose results are not to be used
   int chosen = -1, runs = 0;
   std::vector<int> runs_of;
 
  private:
+  static void Write(int times, const CallPointers& pointers) {
+    if (times == 0) return;
+    const auto* const from = static_cast<const float*>(pointers.operands[0]);
+    for (int i = 0; i < 256; ++i) {
+      const float number = static_cast<float>(times) * from[i % 32];
+      uint32_t bits;
+      std::memcpy(&bits, &number, 4);
+      static_cast<uint16_t*>(pointers.results[0])[i] = static_cast<uint16_t>(bits >> 16);
+    }
+  }
+
   Clock& clock_;
   const std::vector<double> us_;
 };
 
-const CallMemory kMemory = {.operands = {128, 256}, .results = {512}};
+const CallMemory kMemory = {.operands = {{DType::kFp32, 32}, {DType::kBf16, 128}},
+                            .results = {{DType::kBf16, 256}}};
 
 // A device with its tuner, which forgets with it.
 struct Tuned {
@@ -191,6 +215,38 @@ TEST_CASE("an implementation that wrote what it must not is out, fast as it is")
   CHECK(on.tuner.ChooseFastest(on.Key(), kMemory, alone).status() ==
         absl::UnimplementedError("other numbers"));
   CHECK(on.clock.alive == 0);
+}
+
+TEST_CASE("an implementation that makes other numbers than the rest is out, and a note names it") {
+  struct Case {
+    std::vector<int> writes;
+    int chosen;  // of times 30, 20, 10
+    std::vector<std::string> out;
+  };
+  const std::vector<Case> cases = {
+      {{1, 1, 1}, 2, {}},         {{1, 1, 2}, 1, {"2"}}, {{1, 1, -1}, 1, {"2"}},
+      {{1, 1, 0}, 1, {"2"}},       // what it does not write is not what the one before it wrote
+      {{2, 1, 1}, 2, {"0"}},       // the default, too
+      {{1, 2, 3}, 0, {"2", "1"}},  // nobody agrees: the default stays
+      {{0, 0, 0}, 2, {}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.writes);
+    Tuned on;
+    Scripted implementations(on.clock, {30, 20, 10});
+    implementations.writes = c.writes;
+    const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, implementations);
+    REQUIRE(choice.ok());
+    CHECK(implementations.chosen == c.chosen);
+    const std::vector<std::string> notes = on.tuner.TakeNotes();
+    REQUIRE(notes.size() == c.out.size());
+    for (size_t i = 0; i < notes.size(); ++i) {
+      CHECK(notes[i] == "kind 1: " + c.out[i] +
+                            " of library 7 makes other numbers than the other implementations of "
+                            "the call, and is not used: call");
+      CHECK(choice->candidates[std::stoul(c.out[i])].us == 0);
+    }
+  }
 }
 
 TEST_CASE("without timing, or without the memory for it, the first one stays") {
@@ -315,7 +371,7 @@ TEST_CASE("what is damaged in the cache is measured again") {
   const Cache kept;
   Tuned on({.cache = &*kept.cache});
   const std::string entry =
-      "retrograd choice 1\nkind 1\na GPU, sm_1, 8 multiprocessors\n"
+      "retrograd choice 2\nkind 1\na GPU, sm_1, 8 multiprocessors\n"
       "library 7\ncall";
   for (const char* text : {"", "version: 2", "nonsense {", "version: 1"}) {
     REQUIRE(kept.cache->Write(entry, text).ok());
