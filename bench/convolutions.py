@@ -40,11 +40,13 @@ import run  # noqa: E402
 from workloads.convolution_graphs import exported, read_shapes, text_of  # noqa: E402
 
 SHAPES = ROOT / "bench/data/convolutions.csv"
-FORMAT = 1           # of the files; others are measured again
-REPLAY_US = 1000     # of work in a captured graph, about
-MOST_REPEATS = 200   # of the work in it
+FORMAT = 1  # of the files; others are measured again
+REPLAY_US = 1000  # of work in a captured graph, about
+MOST_REPEATS = 200  # of the work in it
 HIDING_CYCLES = 600_000  # about 0.3 ms: longer than the host takes to launch a captured graph
-MARGIN = 1.02        # above it a row is listed apart
+MARGIN = 1.02  # above it a row is listed apart
+WRONG_TIMES = 10  # an error so many times ATen's is no rounding,
+WRONG_ERROR = 1e-4  # if it is so large
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 # The sides by whether their algorithms repeat their bits.
 ATEN = {"aten_deterministic": True, "aten": False}
@@ -274,9 +276,7 @@ def measure(shape, options, opener, timer):
         else:
             works[side] = case.aten_work(ATEN[side])
             with case.flags(ATEN[side], benchmark=True):
-                errors[side] = _error(
-                    case.torch, case.aten(case.dy, case.x, case.w), references
-                )
+                errors[side] = _error(case.torch, case.aten(case.dy, case.x, case.w), references)
         seconds[side] = round(time.perf_counter() - started, 3)
     least = min(timer.estimate(work) for work in works.values())
     repeats = max(1, min(MOST_REPEATS, round(REPLAY_US / max(least, 1e-3))))
@@ -308,11 +308,24 @@ def measure_all(shapes, options, result, save, measure_one, clock=time.monotonic
     return 0
 
 
+def is_wrong(row):
+    """Whether ours computes something else: then its time says nothing."""
+    errors = row.get("errors", {})
+    theirs = [errors[side] for side in ATEN if side in errors]
+    ours = errors.get("ours")
+    return (
+        bool(theirs)
+        and ours is not None
+        and not ours <= max(WRONG_TIMES * max(theirs), WRONG_ERROR)
+    )
+
+
 def ratios(row):
-    """Ours / ATen's deterministic side, ours / the faster of its sides; None where missing."""
+    """Ours / ATen's deterministic side, ours / the faster of its sides; None where missing, or
+    where ours is wrong."""
     us = {side: figures["median"] for side, figures in row.get("us", {}).items()}
     theirs = [us[side] for side in ATEN if side in us]
-    if "ours" not in us or not theirs:
+    if "ours" not in us or not theirs or is_wrong(row):
         return None, None
     same = us.get("aten_deterministic")
     return same and us["ours"] / same, us["ours"] / min(theirs)
@@ -321,6 +334,8 @@ def ratios(row):
 def line_of(row):
     if "failed" in row:
         return f"{row['shape']}: FAILED: {row['failed']}"
+    if is_wrong(row):
+        return f"{row['shape']}: WRONG: error {row['errors']['ours']:.1e}"
     times = ", ".join(f"{side} {f['median']:.2f}" for side, f in row["us"].items())
     return f"{row['shape']}: {times} us"
 
@@ -391,7 +406,7 @@ def by_model(rows):
     for row in rows:
         us = {side: f["median"] for side, f in row.get("us", {}).items()}
         theirs = [us[side] for side in ATEN if side in us]
-        if "ours" not in us or not theirs:
+        if "ours" not in us or not theirs or is_wrong(row):
             continue
         times = us["ours"], us.get("aten_deterministic", math.nan), min(theirs)
         for model, count in row["models"].items():
@@ -433,6 +448,11 @@ def table(result):
         summary("ours / ATen, the faster side", [(r[1], row) for r, row in pairs]),
         summary("pointwise ones as matmuls / as convolutions", forms(result["rows"])),
         gradients_summary(result["rows"]),
+        *(
+            f"WRONG GRADIENTS, left out above: {row['shape']}"
+            for row in result["rows"]
+            if is_wrong(row)
+        ),
         "",
         "| model, all of them | ours, us | ATen deterministic | ATen, the faster of each |",
         "|---|---|---|---|",
@@ -503,7 +523,8 @@ def measure_here(options):
     print(table(result))
     if left:
         return f"bench/convolutions.py: the time is up, {left} are left: run it again to go on"
-    return None
+    wrong = sum(map(is_wrong, result["rows"]))
+    return f"bench/convolutions.py: {wrong} gradients are wrong" if wrong else None
 
 
 def main():

@@ -142,8 +142,7 @@ std::vector<std::pair<DType, std::vector<int>>> ReductionsByType(const ColumnTot
 void CombineThreadRows(const ColumnTotals& totals, LaunchText* launch, PointPrinter* printer) {
   for (const auto& [type, reductions] : ReductionsByType(totals, launch->ir())) {
     const auto all = static_cast<int64_t>(reductions.size());
-    const ColumnFold fold = ColumnFoldOf(totals.thread_rows, totals.lanes, totals.width, type,
-                                         totals.together ? all : 1);
+    const ColumnFold fold = ColumnFoldOf(totals.thread_rows, totals.lanes, totals.width, type, all);
     const std::string tile = launch->Shared(type, absl::StrCat("tile_", StorageName(type)),
                                             fold.elements * fold.together);
     for (int64_t first = 0; first < all; first += fold.together) {
@@ -227,7 +226,7 @@ void PrintPlaces(const ColumnTotals& main, LaunchText* launch) {
 }
 
 // Partial results that a thread has under way at once.
-constexpr int64_t kPartialsAtOnce = 16;
+constexpr int64_t kPartialsAtOnce = 64;
 
 // Adds up a thread's share of column c's partial results, one of each split of the main launch:
 // every n-th, in order.
@@ -293,7 +292,6 @@ void FinishColumns(const ColumnTotals& totals, LaunchText* launch, PointPrinter*
 
 ColumnTotals ColumnWork(const KernelIr& ir, const Classification& shape, const Schedule& schedule) {
   ColumnTotals totals;
-  totals.together = FoldsTogether(schedule, 0);
   totals.column_axes = shape.shape.column_axes;
   totals.columns = shape.shape.columns;
   totals.width = schedule.vector_width;
@@ -387,7 +385,6 @@ void PrintColumnTotals(const ColumnTotals& totals, const Classification& shape, 
 Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Classification& shape,
                       Dialect dialect) {
   ColumnTotals totals = main;
-  totals.together = FoldsTogether(body.schedule, 1);
   totals.width = 1;
   totals.chunks = 1;
   // Several threads a column where there are many splits: each adds up every n-th of them.

@@ -18,10 +18,9 @@ struct ColumnTotals {
   int64_t columns = 0;
   int lanes = 1;  // threads side by side
   int thread_rows = 1;
-  int width = 1;         // columns a thread side by side
-  int64_t chunks = 1;    // runs of columns a thread
-  bool together = true;  // sums are folded together (column_walks.h)
-  std::string column;    // first column of a run: "(k * 128 + lane) * 8"; "" if c is declared
+  int width = 1;       // columns a thread side by side
+  int64_t chunks = 1;  // runs of columns a thread
+  std::string column;  // first column of a run: "(k * 128 + lane) * 8"; "" if c is declared
   int64_t split = 1;
   std::string piece;        // number of this block among the splits
   std::vector<int> stores;  // what the totals are for

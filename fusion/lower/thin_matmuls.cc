@@ -64,7 +64,7 @@ bool IsThin(const BackwardGraph& g, NodeId id, const DeviceSpec& d) {
           {.m = p.m, .n = p.n, .k = p.k, .batch = {p.batch}, .in_dtype = in, .out_dtype = out}, d)
           .ps;
   const int64_t ours = SumOfProductsPs(p, in, out, d);
-  return ours + std::max(d.margin_ps, Share(library, d.margin_ppm)) < library;
+  return ours < library;
 }
 
 // [batch.., m, k] or [batch.., k, n] with an axis of extent 1 at `place`, then at all places of the

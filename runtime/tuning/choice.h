@@ -28,7 +28,9 @@ struct ChoiceKey {
 
 struct TimedCandidate {
   std::string name;  // of its choice's alone
-  double us = 0;     // microseconds of one of several runs in a row; 0: it does not run here
+  // Microseconds of one of several runs in a row; 0: it does not run here, or makes other numbers
+  // than the others.
+  double us = 0;
   friend bool operator==(const TimedCandidate&, const TimedCandidate&) = default;
 };
 

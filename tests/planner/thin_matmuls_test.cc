@@ -73,6 +73,17 @@ TEST_CASE("what fills tensor cores stays a matmul") {
   CHECK(MatMulsOf(4096, 4096, 4096) == 1);
 }
 
+TEST_CASE("a sum of products that takes a little less than the library needs no margin") {
+  const DeviceSpec h200 = ChangedSpec("h200", {});
+  // Both gradients of a squeeze of 32 channels into 8, for two images.
+  for (const auto& [a, b] :
+       std::vector<std::pair<Shape, Shape>>{{{2, 8}, {8, 32}}, {{8, 2}, {2, 32}}}) {
+    CHECK(MatMuls(Expanded(Matmul(a, b, DType::kBf16, DType::kBf16), h200)) == 0);
+    CHECK(MatMuls(Expanded(Matmul(a, b, DType::kBf16, DType::kBf16),
+                           ChangedSpec("h200", {{"library_call_us", 0.5}}))) == 1);
+  }
+}
+
 TEST_CASE("the price decides: what is read again and again for few rows stays with the library") {
   CHECK(MatMulsOf(2, 48, 1152) == 0);
   CHECK(MatMulsOf(8, 4096, 200000) == 1);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "fusion/kernel/templates/kernel_template.h"
-
 namespace retrograd {
 namespace {
 
@@ -54,20 +52,15 @@ ColumnFold ColumnFoldOf(int64_t thread_rows, int64_t lanes, int64_t width, DType
   return fold;
 }
 
-bool FoldsTogether(const Schedule& s, int64_t launch) {
-  return launch > 0 || !TemplateOf(s).keeps_columns;
-}
-
 int64_t ColumnTileBytes(const KernelProfile& p, const Schedule& s, int64_t launch) {
   const int64_t rows = launch == 0 ? s.rows_per_block : FinalizeThreadRows(s.split);
   if (rows == 1 || p.column_accumulators.empty()) return 0;
   const int64_t lanes = launch == 0 ? s.threads / rows : FinalizeLanes(s.split);
   const int64_t width = launch == 0 ? s.vector_width : 1;
-  const bool together = FoldsTogether(s, launch);
   const int64_t elements = FoldElements(rows, lanes, width);
   int64_t bytes = 0;
   for (const auto& [type, sums] : p.column_accumulators) {
-    const int64_t at_once = SumsTogether(rows, lanes, elements, type, together ? sums : 1);
+    const int64_t at_once = SumsTogether(rows, lanes, elements, type, sums);
     bytes += SharedArrayBytes(elements * at_once, SizeBytes(type));
   }
   return bytes;

@@ -31,11 +31,6 @@ struct ColumnFold {
 ColumnFold ColumnFoldOf(int64_t thread_rows, int64_t lanes, int64_t width, DType type,
                         int64_t sums);
 
-// Whether all sums of a launch are folded together, as far as they fit. Where columns are kept
-// while rows go by, shared memory holds rows, and the fold is the end of a long walk: one after the
-// other.
-bool FoldsTogether(const Schedule& s, int64_t launch);
-
 // Shared memory in which the thread rows of a block add up: an array for each type of accumulator.
 // In launch 0 of so many threads, each with a vector of columns; else in the finalize launch.
 int64_t ColumnTileBytes(const KernelProfile& p, const Schedule& s, int64_t launch);

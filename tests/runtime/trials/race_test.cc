@@ -142,6 +142,27 @@ TEST_CASE("what is chosen is within 2% of the best on average") {
   CHECK(regret / kShapes < 0.02);
 }
 
+TEST_CASE("what wins less than 3% does not count, and what wins 5% is found") {
+  const uint64_t seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  int small = 0, large = 0;
+  for (int shape = 0; shape < 1000; ++shape) {
+    const auto by = [&](double us) {
+      std::normal_distribution<double> scatter(0, 0.003);
+      const auto result = Race(2, [&](size_t runner) -> absl::StatusOr<double> {
+        return (runner == 0 ? 100 : us) * std::exp(scatter(random));
+      });
+      REQUIRE(result.ok());
+      return result->winner == 1;
+    };
+    small += by(98);
+    large += by(95);
+  }
+  CHECK(small == 0);
+  CHECK(large >= 990);
+}
+
 TEST_CASE("what is plain takes few times, and what nobody can tell apart stays with the default") {
   std::mt19937_64 random(7);
   NoisyTimer slow(random, {100, 150, 200, 300});
