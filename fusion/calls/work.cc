@@ -4,16 +4,6 @@
 #include "fusion/ops/call_op.h"
 
 namespace retrograd {
-namespace {
-
-// Of the launch that does the work.
-int64_t WorkingBlocks(const KernelBody& kernel) {
-  const KernelTemplate& t = TemplateOf(kernel.schedule);
-  return t.working_launch == nullptr ? kernel.schedule.blocks
-                                     : t.working_launch(kernel.ir, kernel.schedule).blocks;
-}
-
-}  // namespace
 
 Work WorkOf(const Group& group) {
   Work work{.ps = group.price_ps};
@@ -32,7 +22,9 @@ Work WorkOf(const Group& group) {
     return work;
   }
   work.launches = AliasOf(group) == nullptr;
-  for (const KernelBody* kernel : KernelsOf(group)) work.blocks += WorkingBlocks(*kernel);
+  for (const KernelBody* kernel : KernelsOf(group)) {
+    work.blocks += WorkingLaunch(kernel->ir, kernel->schedule).blocks;
+  }
   return work;
 }
 

@@ -198,12 +198,6 @@ int64_t FinalizePs(const KernelTemplate& t, int64_t workspace, const DeviceSpec&
   return d.block_ps + (t.finalize_ps == nullptr ? 0 : t.finalize_ps(d));
 }
 
-// The launch that does the kernel's work, of those that the schedule makes.
-Schedule Working(const KernelIr& ir, const Schedule& s) {
-  const KernelTemplate& kind = TemplateOf(s);
-  return kind.working_launch == nullptr ? s : kind.working_launch(ir, s);
-}
-
 }  // namespace
 
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
@@ -225,7 +219,7 @@ KernelPricer::KernelPricer(const KernelIr& ir, const KernelProfile& profile,
 
 Footprint KernelPricer::FootprintOf(const Schedule& chosen,
                                     const CompiledResources* compiled) const {
-  const Schedule s = Working(ir_, chosen);
+  const Schedule s = WorkingLaunch(ir_, chosen);
   Footprint footprint = PredictFootprint(ir_, profile_, s, device_);
   if (compiled != nullptr) UseCompiled(*compiled, s, device_, footprint);
   return footprint;
@@ -236,7 +230,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   const KernelProfile& p = profile_;
   const DeviceSpec& d = device_;
   const KernelTemplate& kind = TemplateOf(chosen);
-  const Schedule s = Working(ir, chosen);
+  const Schedule s = WorkingLaunch(ir, chosen);
   Price price{.footprint = f};
   KernelTraffic t = work_.Traffic(s);
   const int64_t lost = LostBytes(p, s, f, t.looped, d);

@@ -39,7 +39,7 @@ std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
       kernel->spill_bytes > 0) {
     return std::nullopt;
   }
-  const Schedule s = WorkingLaunch(*kernel);
+  const Schedule s = WorkingLaunch(kernel->ir, kernel->schedule);
   // Of larger blocks an SM holds fewer than four, and one that waits leaves it idle. The second
   // launch of any waits for the first ones of all: a long one would hold back the others.
   const bool few = s.blocks < device.sms && 4 * s.threads <= device.max_threads_per_sm &&

@@ -48,16 +48,10 @@ int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
 
 }  // namespace
 
-Schedule WorkingLaunch(const KernelBody& kernel) {
-  const KernelTemplate& t = TemplateOf(kernel.schedule);
-  return t.working_launch == nullptr ? kernel.schedule
-                                     : t.working_launch(kernel.ir, kernel.schedule);
-}
-
 LaunchMember::LaunchMember(const Group& group, const DeviceSpec& device) {
   const KernelBody& kernel = *KernelOf(group);
   const KernelProfile profile = ProfileKernel(kernel.ir, Classify(kernel.ir));
-  schedule = WorkingLaunch(kernel);
+  schedule = WorkingLaunch(kernel.ir, kernel.schedule);
   launches = LaunchesOf(kernel.ir, kernel.schedule);
   footprint = PredictFootprint(kernel.ir, profile, schedule, device);
   ops = static_cast<int64_t>(group.nodes.size() + group.recomputed.size());

@@ -36,9 +36,6 @@ struct LaunchMember {
   }
 };
 
-// A kernel's schedule with the blocks of the launch that does its work.
-Schedule WorkingLaunch(const KernelBody& kernel);
-
 struct SharedLaunchPrice {
   int64_t ps = 0;
   std::vector<Term> terms;  // if explained

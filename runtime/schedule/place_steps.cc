@@ -32,7 +32,9 @@ class Placer {
         home_(plan.groups.size(), 0),
         barred_(plan.groups.size()),
         free_(streams, 0),
-        last_(streams, kNoStep) {
+        last_(streams, kNoStep),
+        last_background_(streams, kNoStep),
+        read_after_(streams, kNoStep) {
     schedule_.streams = streams;
     schedule_.objective = objective;
     const std::vector<int64_t> path = RemainingPath(plan, dag);
@@ -46,10 +48,12 @@ class Placer {
   StreamSchedule Place() && {
     while (schedule_.steps.size() < plan_.groups.size()) {
       while (!coming_.empty() && coming_.begin()->first <= now_) {
-        ready_.Add(coming_.begin()->second);
+        const uint32_t group = coming_.begin()->second;
+        ready_.Add(group);
+        ready_background_ += Background(group);
         coming_.erase(coming_.begin());
       }
-      if (!PlaceNext()) now_ = NextEvent();
+      if (!PlaceNext()) Wait();
     }
     return std::move(schedule_);
   }
@@ -84,14 +88,36 @@ class Placer {
     return neighbours_.FillsChip(group) && !Background(group);
   }
 
+  // What a background step makes lives until it is read: a stream begins the next one when somebody
+  // reads the last one's, unless all others wait for the next one.
   std::optional<uint32_t> ForBackground(int stream) const {
     std::optional<uint32_t> found;
-    if (stream == 0) return found;
+    if (stream == 0 || ready_background_ == 0) return found;
+    if (HasUnread(stream) && !all_wait_) return found;
     ready_.Each([&](uint32_t g) {
       if (Background(g)) found = g;
       return !found.has_value();
     });
     return found;
+  }
+
+  bool HasUnread(int stream) const {
+    const uint32_t last = last_background_[stream];
+    if (last == kNoStep) return false;
+    const std::vector<uint32_t>& readers = dag_.after[last];
+    return std::all_of(readers.begin(), readers.end(),
+                       [&](uint32_t reader) { return step_of_[reader] == kNoStep; });
+  }
+
+  // A group is placed that may be the first to read what a stream's last background step makes:
+  // whoever stands in front of it, on its own stream, has ended then.
+  void NoteReads(uint32_t group, uint32_t in_front) {
+    for (int s = 1; s < schedule_.streams; ++s) {
+      const std::vector<uint32_t>& before = dag_.before[group];
+      const bool reads =
+          std::find(before.begin(), before.end(), last_background_[s]) != before.end();
+      if (reads && HasUnread(s)) read_after_[s] = in_front;
+    }
   }
 
   // The steps of other streams that run now, but for those in the background.
@@ -162,12 +188,20 @@ class Placer {
     for (uint32_t p : dag_.before[group]) after.push_back(step_of_[p]);
     if (last_full_ != kNoStep && !step.background) after.push_back(last_full_);
     if (step.fills_chip) after.insert(after.end(), since_full_.begin(), since_full_.end());
+    if (step.background && read_after_[stream] != kNoStep) after.push_back(read_after_[stream]);
     for (uint32_t a : after) {
       if (schedule_.steps[a].stream != stream) step.waits.push_back(a);
     }
     step.end_ps = now_ + plan_.groups[group].price_ps + LongerBeside(group, stream);
     free_[stream] = step.end_ps;
+    NoteReads(group, last_[stream]);
     last_[stream] = id;
+    all_wait_ = false;
+    if (step.background) {
+      --ready_background_;
+      last_background_[stream] = group;
+      read_after_[stream] = kNoStep;
+    }
     if (step.fills_chip) {
       last_full_ = id;
       full_until_ = step.end_ps;
@@ -207,13 +241,19 @@ class Placer {
     coming_.insert({latest->end_ps, group});
   }
 
-  int64_t NextEvent() const {
+  // Until something ends; where nothing runs, only groups for the background are left to go on.
+  void Wait() {
     int64_t next = coming_.empty() ? kNever : coming_.begin()->first;
     for (int64_t free : free_) {
       if (free > now_) next = std::min(next, free);
     }
-    RG_CHECK(next > now_ && next != kNever);
-    return next;
+    RG_CHECK(next > now_);
+    if (next != kNever) {
+      now_ = next;
+    } else {
+      RG_CHECK(!all_wait_);
+      all_wait_ = true;
+    }
   }
 
   const FusionPlan& plan_;
@@ -229,8 +269,12 @@ class Placer {
   std::vector<std::vector<uint32_t>> barred_;      // by group: steps that it let pass
   std::set<std::pair<int64_t, uint32_t>> coming_;  // when a group's dependencies have finished
   int64_t now_ = 0;
-  std::vector<int64_t> free_;         // by stream: when its last step ends
-  std::vector<uint32_t> last_;        // by stream: its last step
+  std::vector<int64_t> free_;              // by stream: when its last step ends
+  std::vector<uint32_t> last_;             // by stream: its last step
+  std::vector<uint32_t> last_background_;  // by stream: its last group in the background
+  std::vector<uint32_t> read_after_;  // by stream: the step in front of that one's first reader
+  int ready_background_ = 0;          // groups in ready_ that go to the background
+  bool all_wait_ = false;             // nothing runs, and nothing else can start
   uint32_t last_full_ = kNoStep;      // the last step that fills the chip
   int64_t full_until_ = 0;            // when it ends
   std::vector<uint32_t> since_full_;  // the steps after it

@@ -1,5 +1,8 @@
 // Sorts of indices run beside whatever runs, where there is a stream for them.
+#include <algorithm>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "fusion/plan/plan.h"
 #include "runtime/schedule/happens_before.h"
@@ -88,6 +91,90 @@ TEST_CASE("a sort that all others wait for stays on the chain, and so does each 
   for (const Step& step : ScheduleOf(kTwoLists, /*streams=*/1).schedule.steps) {
     CHECK(step.stream == 0);
     CHECK(!step.background);
+  }
+}
+
+// So many pairs of a gather and a sum, each at indices of its own, one behind the other.
+std::string ChainOfLists(int lists) {
+  std::string text = "%g = input f32[20000,128]\n";
+  text += "%z = full dtype=f32 shape=[20000,128] value=0.0\n%v0 = exp %g\n";
+  for (int i = 0; i < lists; ++i) {
+    const std::string n = std::to_string(i), next = std::to_string(i + 1);
+    text += "%i" + n + " = input i64[200000]\n";
+    text += "%r" + n + " = index_select %v" + n + " %i" + n + " axis=0\n";
+    text += "%v" + next + " = index_add %z %i" + n + " %r" + n + " axis=0\n";
+  }
+  return text + "output %v" + std::to_string(lists) + "\n";
+}
+
+// The most lists that have been begun and not read, as the schedule predicts.
+int MostUnread(const Scheduled& made) {
+  int most = 0;
+  for (const Step& at : made.schedule.steps) {
+    int unread = 0;
+    for (const Step& sort : made.schedule.steps) {
+      if (!sort.background || sort.start_ps > at.start_ps) continue;
+      const ValueId list = made.planned.plan.groups[Index(sort.group)].outputs[0];
+      bool read = false;
+      for (const Step& reader : made.schedule.steps) {
+        const std::vector<ValueId>& in = made.planned.plan.groups[Index(reader.group)].inputs;
+        const bool reads = std::find(in.begin(), in.end(), list) != in.end();
+        read = read || (reads && reader.start_ps <= at.start_ps);
+      }
+      unread += !read;
+    }
+    most = std::max(most, unread);
+  }
+  return most;
+}
+
+TEST_CASE("of many lists a side stream begins the next one when the last one is read") {
+  for (const int streams : {2, 3}) {
+    const Scheduled made = ScheduleOf(ChainOfLists(8), streams);
+    int sorts = 0;
+    for (const Step& step : made.schedule.steps) sorts += step.background;
+    CHECK(sorts == 8);
+    CHECK(MostUnread(made) <= streams - 1);
+    CHECK(made.schedule.makespan_ps < ScheduleOf(ChainOfLists(8), 1).schedule.makespan_ps);
+  }
+}
+
+TEST_CASE("lists that one group reads together are all made, on however few streams") {
+  // The second sum waits for both lists: that of the other indices and its own.
+  constexpr absl::string_view kBoth = R"(
+%near = input i64[200000]
+%far = input i64[200000]
+%m = input f32[200000,8]
+%z = full dtype=f32 shape=[20000,8] value=0.0
+%s = index_add %z %near %m axis=0
+%t = index_add %z %far %m axis=0
+%u = mul %s %t
+output %u
+)";
+  for (const int streams : {1, 2, 3}) {
+    const Scheduled made = ScheduleOf(kBoth, streams);
+    CHECK(made.schedule.steps.size() == made.planned.plan.groups.size());
+  }
+}
+
+TEST_CASE("lists that any sums read in any order are made, and every schedule is legal") {
+  const unsigned seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const auto below = [&](int n) { return std::to_string(random() % static_cast<unsigned>(n)); };
+  for (int graph = 0; graph < 25; ++graph) {
+    constexpr int kLists = 5, kSums = 8;
+    std::string text = "%v0 = input f32[20000,32]\n";
+    text += "%z = full dtype=f32 shape=[20000,32] value=0.0\n";
+    for (int i = 0; i < kLists; ++i) text += "%i" + std::to_string(i) + " = input i64[200000]\n";
+    for (int k = 0; k < kSums; ++k) {
+      const std::string r = "%r" + std::to_string(k), v = "%v" + std::to_string(k + 1);
+      text += r + " = index_select %v" + below(k + 1) + " %i" + below(kLists) + " axis=0\n";
+      text += v + " = index_add %z %i" + below(kLists) + " " + r + " axis=0\n";
+    }
+    for (int k = 1; k <= kSums; ++k) text += "output %v" + std::to_string(k) + "\n";
+    const Scheduled made = ScheduleOf(text, 2 + graph % 3);
+    CHECK(made.schedule.steps.size() == made.planned.plan.groups.size());
   }
 }
 

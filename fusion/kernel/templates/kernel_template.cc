@@ -33,6 +33,11 @@ int64_t MainLaunchNumber(const KernelIr& ir, const Schedule& s) {
   return n;
 }
 
+Schedule WorkingLaunch(const KernelIr& ir, const Schedule& s) {
+  const KernelTemplate& kind = TemplateOf(s);
+  return kind.working_launch == nullptr ? s : kind.working_launch(ir, s);
+}
+
 // The template that takes most of what the IR's reductions fold, its scatter and the order of its
 // loads into account.
 Classification Classify(const KernelIr& ir) {

@@ -138,9 +138,11 @@ inline PointsOfThread OneVector(const KernelProfile&, const Schedule& s) {
   return {.at_once = s.vector_width, .under_way = s.vector_width};
 }
 
-// Launches of a kernel, and the number of the one that does the work.
+// Launches of a kernel, the number of the one that does the work, and the schedule with that one's
+// blocks.
 int64_t LaunchesOf(const KernelIr& ir, const Schedule& s);
 int64_t MainLaunchNumber(const KernelIr& ir, const Schedule& s);
+Schedule WorkingLaunch(const KernelIr& ir, const Schedule& s);
 
 // Launches of a kernel that needs so much workspace.
 int64_t LaunchesOf(const KernelIr& ir, Template id, int64_t workspace_bytes);
