@@ -18,7 +18,6 @@ class Neighbours {
 
   // Runs alone: nothing beside it would gain.
   bool FillsChip(uint32_t group) const { return fills_chip_[group]; }
-  const std::vector<bool>& fills_chip() const { return fills_chip_; }
   // May run beside all others (CallOp::background).
   bool Background(uint32_t group) const { return background_[group]; }
   bool WorthOverlapping(double factor) const { return factor < worth_overlapping_; }

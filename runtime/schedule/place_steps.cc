@@ -26,7 +26,7 @@ class Placer {
         dag_(dag),
         neighbours_(neighbours),
         options_(options),
-        ready_(graph, plan, dag, objective, neighbours.fills_chip()),
+        ready_(graph, plan, dag, objective, neighbours),
         open_(plan.groups.size()),
         step_of_(plan.groups.size(), kNoStep),
         home_(plan.groups.size(), 0),

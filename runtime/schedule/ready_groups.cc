@@ -68,16 +68,18 @@ void MemoryChange::Apply(const std::vector<uint32_t>& changed) {
 }
 
 ReadyGroups::ReadyGroups(const BackwardGraph& graph, const FusionPlan& plan, const GroupDag& dag,
-                         ScheduleObjective objective, const std::vector<bool>& fills_chip)
+                         ScheduleObjective objective, const Neighbours& neighbours)
     : objective_(objective),
-      fills_chip_(fills_chip),
+      neighbours_(neighbours),
       path_(RemainingPath(plan, dag)),
       change_(graph, plan),
       inside_(plan.groups.size(), false) {}
 
 ReadyGroups::Key ReadyGroups::KeyOf(uint32_t group) const {
-  const bool by_memory = objective_ == ScheduleObjective::kPeakMemory || fills_chip_[group];
-  const int64_t growth = by_memory ? std::min<int64_t>(change_[group], 1) : 0;
+  const bool memory_counts = objective_ == ScheduleObjective::kPeakMemory;
+  const bool by_memory = memory_counts || neighbours_.FillsChip(group);
+  int64_t growth = by_memory ? std::min<int64_t>(change_[group], 1) : 0;
+  if (memory_counts && neighbours_.Background(group)) growth = 2;
   return {growth, -path_[group], group};
 }
 

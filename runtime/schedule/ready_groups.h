@@ -12,6 +12,7 @@
 #include "fusion/plan/group_dag.h"
 #include "fusion/plan/plan.h"
 #include "graph/ir/backward_graph.h"
+#include "runtime/schedule/neighbours.h"
 #include "runtime/schedule/stream_schedule.h"
 
 namespace retrograd {
@@ -45,9 +46,10 @@ class MemoryChange {
 class ReadyGroups {
  public:
   // A group that fills the chip takes its time whenever it runs, so it goes at once if that frees
-  // memory, under either objective.
+  // memory, under either objective. One for the background is ready long before it is needed: where
+  // memory counts it goes when nothing else can.
   ReadyGroups(const BackwardGraph& graph, const FusionPlan& plan, const GroupDag& dag,
-              ScheduleObjective objective, const std::vector<bool>& fills_chip);
+              ScheduleObjective objective, const Neighbours& neighbours);
 
   // The groups in the set, by urgency.
   template <typename Visit>
@@ -67,7 +69,7 @@ class ReadyGroups {
   Key KeyOf(uint32_t group) const;
 
   const ScheduleObjective objective_;
-  const std::vector<bool>& fills_chip_;
+  const Neighbours& neighbours_;
   const std::vector<int64_t> path_;
   MemoryChange change_;
   std::set<Key> ready_;

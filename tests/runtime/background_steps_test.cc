@@ -139,6 +139,19 @@ TEST_CASE("of many lists a side stream begins the next one when the last one is 
   }
 }
 
+TEST_CASE("on one stream a list is sorted when its reader is next") {
+  const Scheduled made = ScheduleOf(ChainOfLists(8), 1);
+  const std::vector<Step>& steps = made.schedule.steps;
+  int sorts = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!IsSort(made, steps[i])) continue;
+    ++sorts;
+    REQUIRE(i + 1 < steps.size());
+    CHECK(!IsSort(made, steps[i + 1]));
+  }
+  CHECK(sorts == 8);
+}
+
 TEST_CASE("lists that one group reads together are all made, on however few streams") {
   // The second sum waits for both lists: that of the other indices and its own.
   constexpr absl::string_view kBoth = R"(
