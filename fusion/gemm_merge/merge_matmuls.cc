@@ -163,7 +163,7 @@ struct MatMulMerger::State {
     out.done = chosen;
     if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) {
       out.graph = g_;
-      out.layouts = layouts_.empty() ? AssignLayouts(g_, options_.layouts) : layouts_;
+      out.layouts = layouts_;
       for (uint32_t i = 0; i < g_.num_nodes(); ++i) out.matmul_of.push_back(NodeId{i});
     } else {
       RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen, kind_));

@@ -32,7 +32,7 @@ struct MergedMatMuls {
   std::vector<Decision> decisions;
   std::vector<NodeId> matmul_of;  // by op of the graph before: the matmul that computes it now
   std::vector<bool> done;         // by candidate
-  std::vector<Layout> layouts;    // of the values of `graph`, by value_index
+  std::vector<Layout> layouts;    // of the values of `graph`, by value_index; empty: not found yet
 };
 
 struct MergeOptions {
@@ -61,7 +61,7 @@ class MatMulMerger {
   // them, in the order of the ops.
   int kinds() const;
 
-  // Of the graph that nothing is merged in, where there is any kind.
+  // Of the graph that nothing is merged in; empty: not found yet.
   const std::vector<Layout>& layouts() const;
 
   // The graph, lowered, with the kinds that are kept; a verdict for each kind, or none: all kept.

@@ -50,7 +50,9 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
     : graph(g),
       device(PlannedDevice(d, options)),
       limits(std::move(bounds)),
-      layouts(assigned != nullptr ? *assigned : AssignLayouts(g, LayoutOptionsOf(options, device))),
+      layouts(assigned != nullptr && !assigned->empty()
+                  ? *assigned
+                  : AssignLayouts(g, LayoutOptionsOf(options, device))),
       consumers(g),
       placed_concats(Enabled(options, "concats_in_place") &&
                              options.merging != PlanOptions::Merging::kNever

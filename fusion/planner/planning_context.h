@@ -14,7 +14,8 @@ namespace retrograd {
 struct PlanningContext {
   // `graph` is lowered and must outlive the result. `memory_ps_per_mib` is the price of what
   // kernels store for one another. `known`: see GroupPricer; must outlive the result. `layouts`: of
-  // the graph's values by LayoutOptionsOf(options, device), where they are known.
+  // the graph's values by LayoutOptionsOf(options, device), where they are known: not null or
+  // empty.
   static absl::StatusOr<std::unique_ptr<PlanningContext>> Make(
       const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
       int64_t memory_ps_per_mib = 0, KernelPrices* known = nullptr,

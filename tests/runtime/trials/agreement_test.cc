@@ -2,33 +2,18 @@
 #include "runtime/trials/agreement.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "graph/base/rounding.h"
 #include "tests/catch.h"
-#include "tests/support/reporting_device.h"
+#include "tests/support/memory_device.h"
 
 namespace retrograd {
 namespace {
 
 using Numbers = std::vector<float>;
-
-// Its memory is the host's.
-class Memory : public ReportingDevice {
- public:
-  Memory() : ReportingDevice({}) {}
-  absl::Status CopyIn(void* device, const void* host, int64_t bytes) override {
-    std::memcpy(device, host, static_cast<size_t>(bytes));
-    return absl::OkStatus();
-  }
-  absl::Status CopyOut(void* host, const void* device, int64_t bytes) override {
-    std::memcpy(host, device, static_cast<size_t>(bytes));
-    return absl::OkStatus();
-  }
-};
 
 Numbers Normal(size_t count, unsigned seed) {
   std::mt19937 random(seed);
@@ -87,7 +72,7 @@ struct Results {
     for (std::vector<char>& one : bytes) addresses.push_back(one.data());
   }
   CallPointers pointers() { return {{}, absl::MakeSpan(addresses)}; }
-  Memory device;
+  MemoryDevice device;
   CallMemory memory;
   std::vector<std::vector<char>> bytes;
   std::vector<void*> addresses;
@@ -124,7 +109,7 @@ TEST_CASE("what is no number counts as nothing") {
 }
 
 TEST_CASE("operands hold drawn numbers, the same each time, and indices zeros") {
-  Memory device;
+  MemoryDevice device;
   const CallMemory memory = {
       .operands = {{DType::kFp32, 600000}, {DType::kBf16, 5}, {DType::kInt64, 7}}};
   std::vector<float> floats(600000);

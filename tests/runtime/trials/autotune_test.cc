@@ -15,15 +15,14 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "tests/support/reporting_device.h"
+#include "tests/support/memory_device.h"
 
 namespace retrograd {
 namespace {
 
 // Takes as long as the work says.
-class Clock : public ReportingDevice {
+class Clock : public MemoryDevice {
  public:
-  Clock() : ReportingDevice({}) {}
   absl::Status UseStream(std::optional<void*> native) override {
     CHECK_FALSE(native.has_value());
     return absl::OkStatus();
@@ -31,19 +30,11 @@ class Clock : public ReportingDevice {
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     if (bytes > most_bytes) return absl::ResourceExhaustedError("no memory");
     ++alive;
-    return ReportingDevice::Allocate(bytes);
+    return MemoryDevice::Allocate(bytes);
   }
   void Free(void* data) override {
     --alive;
-    ReportingDevice::Free(data);
-  }
-  absl::Status CopyIn(void* device, const void* host, int64_t bytes) override {
-    std::memcpy(device, host, static_cast<size_t>(bytes));
-    return absl::OkStatus();
-  }
-  absl::Status CopyOut(void* host, const void* device, int64_t bytes) override {
-    std::memcpy(host, device, static_cast<size_t>(bytes));
-    return absl::OkStatus();
+    MemoryDevice::Free(data);
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
