@@ -40,13 +40,13 @@ import run  # noqa: E402
 from workloads.convolution_graphs import exported, read_shapes, text_of  # noqa: E402
 
 SHAPES = ROOT / "bench/data/convolutions.csv"
-FORMAT = 1  # of the files; others are measured again
-REPLAY_US = 1000  # of work in a captured graph, about
-MOST_REPEATS = 200  # of the work in it
+FORMAT = 1           # of the files; others are measured again
+REPLAY_US = 1000     # of work in a captured graph, about
+MOST_REPEATS = 200   # of the work in it
 HIDING_CYCLES = 600_000  # about 0.3 ms: longer than the host takes to launch a captured graph
-MARGIN = 1.02  # above it a row is listed apart
-WRONG_TIMES = 10  # an error so many times ATen's is no rounding,
-WRONG_ERROR = 1e-4  # if it is so large
+MARGIN = 1.02        # above it a row is listed apart
+# An error above both, the first in errors of ATen's, is no rounding.
+WRONG_TIMES, WRONG_ERROR = 10, 1e-4
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 # The sides by whether their algorithms repeat their bits.
 ATEN = {"aten_deterministic": True, "aten": False}
@@ -276,7 +276,9 @@ def measure(shape, options, opener, timer):
         else:
             works[side] = case.aten_work(ATEN[side])
             with case.flags(ATEN[side], benchmark=True):
-                errors[side] = _error(case.torch, case.aten(case.dy, case.x, case.w), references)
+                errors[side] = _error(
+                    case.torch, case.aten(case.dy, case.x, case.w), references
+                )
         seconds[side] = round(time.perf_counter() - started, 3)
     least = min(timer.estimate(work) for work in works.values())
     repeats = max(1, min(MOST_REPEATS, round(REPLAY_US / max(least, 1e-3))))
@@ -308,24 +310,24 @@ def measure_all(shapes, options, result, save, measure_one, clock=time.monotonic
     return 0
 
 
-def is_wrong(row):
-    """Whether ours computes something else: then its time says nothing."""
+def wrong_sides(row):
+    """The sides of ours that compute something else: then no time of theirs says anything."""
     errors = row.get("errors", {})
-    theirs = [errors[side] for side in ATEN if side in errors]
-    ours = errors.get("ours")
-    return (
-        bool(theirs)
-        and ours is not None
-        and not ours <= max(WRONG_TIMES * max(theirs), WRONG_ERROR)
-    )
+    theirs = [errors[s] for s in ATEN if math.isfinite(errors.get(s, math.nan))]
+    most = max([WRONG_ERROR, *(WRONG_TIMES * error for error in theirs)])
+    return [side for side in OURS if side in errors and not errors[side] <= most]
+
+
+def told_wrong(row):
+    """Which sides are wrong, with their errors; empty: none."""
+    return ", ".join(f"{side} {row['errors'][side]:.1e}" for side in wrong_sides(row))
 
 
 def ratios(row):
-    """Ours / ATen's deterministic side, ours / the faster of its sides; None where missing, or
-    where ours is wrong."""
+    """Ours / ATen's deterministic side, ours / the faster of its sides; None where missing."""
     us = {side: figures["median"] for side, figures in row.get("us", {}).items()}
     theirs = [us[side] for side in ATEN if side in us]
-    if "ours" not in us or not theirs or is_wrong(row):
+    if "ours" not in us or not theirs:
         return None, None
     same = us.get("aten_deterministic")
     return same and us["ours"] / same, us["ours"] / min(theirs)
@@ -334,8 +336,8 @@ def ratios(row):
 def line_of(row):
     if "failed" in row:
         return f"{row['shape']}: FAILED: {row['failed']}"
-    if is_wrong(row):
-        return f"{row['shape']}: WRONG: error {row['errors']['ours']:.1e}"
+    if told_wrong(row):
+        return f"{row['shape']}: WRONG, error of {told_wrong(row)}"
     times = ", ".join(f"{side} {f['median']:.2f}" for side, f in row["us"].items())
     return f"{row['shape']}: {times} us"
 
@@ -406,7 +408,7 @@ def by_model(rows):
     for row in rows:
         us = {side: f["median"] for side, f in row.get("us", {}).items()}
         theirs = [us[side] for side in ATEN if side in us]
-        if "ours" not in us or not theirs or is_wrong(row):
+        if "ours" not in us or not theirs:
             continue
         times = us["ours"], us.get("aten_deterministic", math.nan), min(theirs)
         for model, count in row["models"].items():
@@ -441,23 +443,21 @@ def table(result):
         makers = dict.fromkeys(c["by"].split(",")[0] for c in row["calls"].get("ours", []))
         cells.append(", ".join(makers) or "-")
         lines.append(f"| {row['shape']} | {' | '.join(cells)} |")
-    pairs = [(ratios(row), row) for row in result["rows"]]
+    right = [row for row in result["rows"] if not wrong_sides(row)]
+    pairs = [(ratios(row), row) for row in right]
     lines += [
         "",
         summary("ours / ATen deterministic", [(r[0], row) for r, row in pairs]),
         summary("ours / ATen, the faster side", [(r[1], row) for r, row in pairs]),
-        summary("pointwise ones as matmuls / as convolutions", forms(result["rows"])),
-        gradients_summary(result["rows"]),
-        *(
-            f"WRONG GRADIENTS, left out above: {row['shape']}"
-            for row in result["rows"]
-            if is_wrong(row)
-        ),
+        summary("pointwise ones as matmuls / as convolutions", forms(right)),
+        gradients_summary(right),
+        *(f"WRONG, and left out above: {row['shape']}, error of {told_wrong(row)}"
+          for row in result["rows"] if wrong_sides(row)),
         "",
         "| model, all of them | ours, us | ATen deterministic | ATen, the faster of each |",
         "|---|---|---|---|",
     ]
-    for model, times in by_model(result["rows"]).items():
+    for model, times in by_model(right).items():
         lines.append(f"| {model} | {' | '.join(f'{t:.0f}' for t in times)} |")
     return "\n".join(lines)
 
@@ -521,10 +521,11 @@ def measure_here(options):
         finally:
             opener.close()
     print(table(result))
+    wrong = sum(1 for row in result["rows"] if wrong_sides(row))
+    told = [f"{wrong} convolutions have wrong gradients"] if wrong else []
     if left:
-        return f"bench/convolutions.py: the time is up, {left} are left: run it again to go on"
-    wrong = sum(map(is_wrong, result["rows"]))
-    return f"bench/convolutions.py: {wrong} gradients are wrong" if wrong else None
+        told.append(f"the time is up, {left} are left: run it again to go on")
+    return f"bench/convolutions.py: {'; '.join(told)}" if told else None
 
 
 def main():

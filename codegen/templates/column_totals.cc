@@ -225,8 +225,9 @@ void PrintPlaces(const ColumnTotals& main, LaunchText* launch) {
   }
 }
 
-// Partial results that a thread has under way at once.
-constexpr int64_t kPartialsAtOnce = 64;
+// Partial results that a thread has under way at once, in bytes: a quarter of the registers that
+// any thread may have.
+constexpr int64_t kPartialBytesAtOnce = 256;
 
 // Adds up a thread's share of column c's partial results, one of each split of the main launch:
 // every n-th, in order.
@@ -235,9 +236,12 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
   SourceWriter& out = launch->out;
   const absl::string_view index = launch->index_type();
   const int64_t splits = main.split;
-  const int64_t count = static_cast<int64_t>(totals.reductions.size());
+  int64_t bytes = 0;  // of a partial result of each sum
+  for (int r : totals.reductions) {
+    bytes += SizeBytes(AccumulatorType(launch->ir().instrs[r].dtype));
+  }
   const int64_t share = (splits + totals.thread_rows - 1) / totals.thread_rows;
-  const int64_t most = std::clamp<int64_t>(kPartialsAtOnce / count, 1, share);
+  const int64_t most = std::clamp<int64_t>(kPartialBytesAtOnce / bytes, 1, share);
   const int64_t turns = (share + most - 1) / most, at_once = (share + turns - 1) / turns;
   const std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
   PrintPlaces(main, launch);

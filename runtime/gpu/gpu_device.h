@@ -16,11 +16,11 @@
 #include "runtime/device/device.h"
 #include "runtime/device/lift_launches.h"
 #include "runtime/device/shared_kernels.h"
-#include "runtime/trials/autotune.h"
 #include "runtime/gpu/gpu_driver.h"
 #include "runtime/gpu/gpu_kernels.h"
 #include "runtime/gpu/gpu_module.h"
 #include "runtime/gpu/kernel_compiler.h"
+#include "runtime/trials/autotune.h"
 
 namespace retrograd {
 

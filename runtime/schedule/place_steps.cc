@@ -34,6 +34,7 @@ class Placer {
         free_(streams, 0),
         last_(streams, kNoStep),
         last_background_(streams, kNoStep),
+        unread_(streams, false),
         read_after_(streams, kNoStep) {
     schedule_.streams = streams;
     schedule_.objective = objective;
@@ -93,7 +94,7 @@ class Placer {
   std::optional<uint32_t> ForBackground(int stream) const {
     std::optional<uint32_t> found;
     if (stream == 0 || ready_background_ == 0) return found;
-    if (HasUnread(stream) && !all_wait_) return found;
+    if (unread_[stream] && !all_wait_) return found;
     ready_.Each([&](uint32_t g) {
       if (Background(g)) found = g;
       return !found.has_value();
@@ -101,22 +102,15 @@ class Placer {
     return found;
   }
 
-  bool HasUnread(int stream) const {
-    const uint32_t last = last_background_[stream];
-    if (last == kNoStep) return false;
-    const std::vector<uint32_t>& readers = dag_.after[last];
-    return std::all_of(readers.begin(), readers.end(),
-                       [&](uint32_t reader) { return step_of_[reader] == kNoStep; });
-  }
-
   // A group is placed that may be the first to read what a stream's last background step makes:
   // whoever stands in front of it, on its own stream, has ended then.
   void NoteReads(uint32_t group, uint32_t in_front) {
     for (int s = 1; s < schedule_.streams; ++s) {
+      if (!unread_[s]) continue;
       const std::vector<uint32_t>& before = dag_.before[group];
-      const bool reads =
-          std::find(before.begin(), before.end(), last_background_[s]) != before.end();
-      if (reads && HasUnread(s)) read_after_[s] = in_front;
+      if (std::find(before.begin(), before.end(), last_background_[s]) == before.end()) continue;
+      unread_[s] = false;
+      read_after_[s] = in_front;
     }
   }
 
@@ -200,6 +194,7 @@ class Placer {
     if (step.background) {
       --ready_background_;
       last_background_[stream] = group;
+      unread_[stream] = !dag_.after[group].empty();
       read_after_[stream] = kNoStep;
     }
     if (step.fills_chip) {
@@ -272,6 +267,7 @@ class Placer {
   std::vector<int64_t> free_;              // by stream: when its last step ends
   std::vector<uint32_t> last_;             // by stream: its last step
   std::vector<uint32_t> last_background_;  // by stream: its last group in the background
+  std::vector<bool> unread_;               // by stream: whether somebody will read what that makes
   std::vector<uint32_t> read_after_;  // by stream: the step in front of that one's first reader
   int ready_background_ = 0;          // groups in ready_ that go to the background
   bool all_wait_ = false;             // nothing runs, and nothing else can start

@@ -73,13 +73,17 @@ ReadyGroups::ReadyGroups(const BackwardGraph& graph, const FusionPlan& plan, con
       neighbours_(neighbours),
       path_(RemainingPath(plan, dag)),
       change_(graph, plan),
-      inside_(plan.groups.size(), false) {}
+      inside_(plan.groups.size(), false) {
+  if (objective != ScheduleObjective::kPeakMemory) return;
+  for (uint32_t g = 0; g < plan.groups.size(); ++g) {
+    if (neighbours.Background(g)) path_[g] -= plan.groups[g].price_ps;
+  }
+}
 
 ReadyGroups::Key ReadyGroups::KeyOf(uint32_t group) const {
-  const bool memory_counts = objective_ == ScheduleObjective::kPeakMemory;
-  const bool by_memory = memory_counts || neighbours_.FillsChip(group);
-  int64_t growth = by_memory ? std::min<int64_t>(change_[group], 1) : 0;
-  if (memory_counts && neighbours_.Background(group)) growth = 2;
+  const bool by_memory =
+      objective_ == ScheduleObjective::kPeakMemory || neighbours_.FillsChip(group);
+  const int64_t growth = by_memory ? std::min<int64_t>(change_[group], 1) : 0;
   return {growth, -path_[group], group};
 }
 

@@ -47,7 +47,7 @@ class ReadyGroups {
  public:
   // A group that fills the chip takes its time whenever it runs, so it goes at once if that frees
   // memory, under either objective. One for the background is ready long before it is needed: where
-  // memory counts it goes when nothing else can.
+  // memory counts it is as urgent as who reads it.
   ReadyGroups(const BackwardGraph& graph, const FusionPlan& plan, const GroupDag& dag,
               ScheduleObjective objective, const Neighbours& neighbours);
 
@@ -70,7 +70,7 @@ class ReadyGroups {
 
   const ScheduleObjective objective_;
   const Neighbours& neighbours_;
-  const std::vector<int64_t> path_;
+  std::vector<int64_t> path_;
   MemoryChange change_;
   std::set<Key> ready_;
   std::vector<bool> inside_;  // by group

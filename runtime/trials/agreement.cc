@@ -4,32 +4,38 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <type_traits>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "graph/base/status.h"
 #include "runtime/host/host_numbers.h"
 
 namespace retrograd {
 namespace {
 
-// A prime number of drawn elements, repeated, so that no row of a matrix equals another.
-constexpr int64_t kDrawn = 262139;
+// A prime number of drawn elements, repeated: rows of a matrix are shifts of each other at most.
+constexpr int64_t kDrawn = 262139, kDrawnInACopy = 16;
 
 constexpr int64_t kWhole = int64_t{1} << 18, kParts = 64, kPart = kWhole / kParts;
 
 constexpr double kNormPart = 1.0 / 32, kElementPart = 1.0 / 4;
 
-std::vector<char> Drawn(DType dtype, int64_t elements) {
-  std::vector<char> bytes(static_cast<size_t>(elements * SizeBytes(dtype)));
-  WithFloatType(dtype, [&](auto* type) {
+// For whole copies of what is drawn: as many elements as memory has, or as a copy brings in.
+std::vector<char> Drawn(const StoredValues& stored, std::mt19937& random) {
+  const int64_t size = SizeBytes(stored.dtype), drawn = std::min(stored.elements, kDrawn);
+  std::vector<char> bytes(static_cast<size_t>(drawn * size));
+  WithFloatType(stored.dtype, [&](auto* type) {
     auto* const p = reinterpret_cast<decltype(type)>(bytes.data());
-    std::minstd_rand random(1);
-    for (int64_t i = 0; i < elements; ++i) {
-      const double unit = static_cast<double>(random()) / decltype(random)::max();
-      StoreAs(p, i, 2 * unit - 1);
+    for (int64_t i = 0; i < drawn; ++i) {
+      StoreAs(p, i, stored.number.value_or(std::ldexp(static_cast<double>(random()), -31) - 1));
     }
   });
+  const std::vector<char> once = bytes;
+  for (int64_t at = drawn; at < std::min(stored.elements, kDrawnInACopy * kDrawn); at += drawn) {
+    bytes.insert(bytes.end(), once.begin(), once.end());
+  }
   return bytes;
 }
 
@@ -49,8 +55,7 @@ void AppendNumbers(const std::vector<char>& bytes, DType dtype, std::vector<floa
         reinterpret_cast<std::add_const_t<std::remove_pointer_t<decltype(type)>>*>(bytes.data());
     const auto elements = static_cast<int64_t>(bytes.size()) / SizeBytes(dtype);
     for (int64_t i = 0; i < elements; ++i) {
-      const float number = LoadAs<float>(p, i);
-      numbers.push_back(std::isfinite(number) ? number : 0);
+      numbers.push_back(LoadAs<float>(p, i));
     }
   });
 }
@@ -58,9 +63,10 @@ void AppendNumbers(const std::vector<char>& bytes, DType dtype, std::vector<floa
 }  // namespace
 
 absl::Status DrawOperands(Device& device, const CallMemory& memory, const CallPointers& pointers) {
+  std::mt19937 random(1);
   for (size_t i = 0; i < memory.operands.size(); ++i) {
     const StoredValues& stored = memory.operands[i];
-    const std::vector<char> drawn = Drawn(stored.dtype, std::min(stored.elements, kDrawn));
+    const std::vector<char> drawn = Drawn(stored, random);
     char* const to = static_cast<char*>(const_cast<void*>(pointers.operands[i]));
     const auto step = static_cast<int64_t>(drawn.size());
     for (int64_t at = 0; at < stored.bytes(); at += step) {
@@ -75,9 +81,10 @@ absl::Status ResultSample::Clear(const CallPointers& pointers) {
   for (size_t i = 0; i < memory_.results.size(); ++i) {
     const StoredValues& stored = memory_.results[i];
     const int64_t size = SizeBytes(stored.dtype);
+    const char byte = IsFloat(stored.dtype) && !stored.added_to ? '\xff' : '\0';
     RG_RETURN_IF_ERROR(ForEachPart(stored.elements, [&](int64_t first, int64_t elements) {
-      const std::vector<char> zeros(static_cast<size_t>(elements * size));
-      return device_.CopyIn(static_cast<char*>(pointers.results[i]) + first * size, zeros.data(),
+      const std::vector<char> bytes(static_cast<size_t>(elements * size), byte);
+      return device_.CopyIn(static_cast<char*>(pointers.results[i]) + first * size, bytes.data(),
                             elements * size);
     }));
   }
@@ -106,6 +113,8 @@ bool Agree(absl::Span<const float> a, absl::Span<const float> b) {
   double of_a = 0, of_b = 0, of_difference = 0, largest = 0, most = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double x = a[i], y = b[i], difference = x - y;
+    if (std::isfinite(x) != std::isfinite(y)) return false;
+    if (!std::isfinite(x)) continue;
     of_a += x * x;
     of_b += y * y;
     of_difference += difference * difference;
@@ -116,15 +125,23 @@ bool Agree(absl::Span<const float> a, absl::Span<const float> b) {
          most <= kElementPart * largest;
 }
 
-std::vector<size_t> Disagreeing(absl::Span<const std::vector<float>> samples) {
-  std::vector<size_t> best, others;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    others.clear();
-    for (size_t k = 0; k < samples.size(); ++k) {
-      if (k != i && !Agree(samples[i], samples[k])) others.push_back(k);
+Agreement AgreementOf(absl::Span<const MadeNumbers> made) {
+  Agreement best;
+  size_t most = 0;
+  for (size_t i = 0; i < made.size(); ++i) {
+    Agreement one{.kept = i, .disagreeing = {}};
+    std::set<absl::string_view> engines;
+    for (size_t k = 0; k < made.size(); ++k) {
+      if (k == i || Agree(made[i].numbers, made[k].numbers)) {
+        engines.insert(made[k].engine);
+      } else {
+        one.disagreeing.push_back(k);
+      }
     }
-    if (i == 0 || others.size() < best.size()) best = others;
-    if (best.empty()) break;
+    const bool all = one.disagreeing.empty();
+    if (engines.size() > most) best = std::move(one);
+    most = std::max(most, engines.size());
+    if (all) break;
   }
   return best;
 }

@@ -4,6 +4,7 @@
 #define RETROGRAD_RUNTIME_TRIALS_AGREEMENT_H_
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,17 +15,19 @@
 
 namespace retrograd {
 
-// Gives floating operands numbers of [-1, 1), the same each time, and others zeros.
+// Gives floating operands numbers of [-1, 1), the same for each trial and others for each operand,
+// or the one that they hold in a trial; and operands of other types zeros.
 absl::Status DrawOperands(Device& device, const CallMemory& memory, const CallPointers& pointers);
 
 // Floating results: all of those of 2^18 elements at most, 64 parts of others, the first and the
-// last among them. What is no number counts as 0, as its absence does.
+// last elements among them.
 class ResultSample {
  public:
   ResultSample(Device& device, const CallMemory& memory) : device_(device), memory_(memory) {}
-  // Zeros where the sample is taken, so that what an implementation does not write is seen.
+  // NaN where the sample is taken, so that what an implementation does not write is seen; zeros in
+  // results that are added to.
   absl::Status Clear(const CallPointers& pointers);
-  // Waits for nothing: the work has ended.
+  // Of work that has ended.
   absl::StatusOr<std::vector<float>> Read(const CallPointers& pointers);
 
  private:
@@ -32,14 +35,23 @@ class ResultSample {
   const CallMemory& memory_;
 };
 
-// Whether both are roundings of the same numbers: they differ by 1/32 of the larger one's norm at
-// most, and no element by more than 1/4 of the largest. Results rounded to bf16 from sums in fp32,
-// in other orders, differ by about 1/300 of the norm; those without anything in common by 1.4.
+// Whether both are roundings of the same numbers: both are finite at the same elements, differ
+// there by 1/32 of the larger one's norm at most, and no element by more than 1/4 of the largest.
+// Results rounded to bf16 from sums in fp32, in other orders, differ by about 1/300 of the norm;
+// those without anything in common by 1.4.
 bool Agree(absl::Span<const float> a, absl::Span<const float> b);
 
-// The places of those that do not agree with the one that agrees with most, of several such ones
-// the first. Ascending.
-std::vector<size_t> Disagreeing(absl::Span<const std::vector<float>> samples);
+// What one implementation made.
+struct MadeNumbers {
+  std::string engine;  // implementations of one engine are likely to share its faults
+  std::vector<float> numbers;
+};
+
+struct Agreement {
+  size_t kept = 0;  // agrees with implementations of most engines, the first of such
+  std::vector<size_t> disagreeing;  // with that one; ascending
+};
+Agreement AgreementOf(absl::Span<const MadeNumbers> made);
 
 }  // namespace retrograd
 

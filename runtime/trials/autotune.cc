@@ -79,8 +79,10 @@ class Trial {
     return choice_;
   }
 
-  // Names of those that made other numbers than the rest.
-  const std::vector<std::string>& disagreeing() const { return disagreeing_; }
+  // Who made other numbers than whom: names of implementations.
+  const std::vector<std::pair<std::string, std::string>>& disagreeing() const {
+    return disagreeing_;
+  }
 
  private:
   // What one run showed of an implementation.
@@ -94,12 +96,12 @@ class Trial {
   absl::Status TryAll() {
     absl::Status failure = absl::InternalError("there is no implementation");
     std::vector<Tried> tried;
-    std::vector<std::vector<float>> numbers;
+    std::vector<MadeNumbers> numbers;
     for (std::string& name : NamesOf(implementations_)) {
       const int i = static_cast<int>(choice_.candidates.size());
       choice_.candidates.push_back({std::move(name)});
-      std::vector<float> made;
-      const absl::StatusOr<double> us = Try(i, made);
+      MadeNumbers made{.engine = implementations_.Engine(i), .numbers = {}};
+      const absl::StatusOr<double> us = Try(i, made.numbers);
       if (!us.ok()) {
         failure = us.status();
         continue;
@@ -107,14 +109,22 @@ class Trial {
       tried.push_back({i, *us});
       numbers.push_back(std::move(made));
     }
-    const std::vector<size_t> disagreeing = Disagreeing(numbers);
-    for (auto place = disagreeing.rbegin(); place != disagreeing.rend(); ++place) {
-      const auto odd = tried.begin() + static_cast<ptrdiff_t>(*place);
-      disagreeing_.push_back(choice_.candidates[static_cast<size_t>(odd->implementation)].name);
-      tried.erase(odd);
-    }
+    TakeOut(AgreementOf(numbers), tried);
     KeepForRace(tried);
     return racing_.empty() ? failure : absl::OkStatus();
+  }
+
+  void TakeOut(const Agreement& agreement, std::vector<Tried>& tried) {
+    const auto name = [&](size_t place) {
+      return choice_.candidates[static_cast<size_t>(tried[place].implementation)].name;
+    };
+    for (const size_t place : agreement.disagreeing) {
+      disagreeing_.emplace_back(name(place), name(agreement.kept));
+    }
+    for (auto place = agreement.disagreeing.rbegin(); place != agreement.disagreeing.rend();
+         ++place) {
+      tried.erase(tried.begin() + static_cast<ptrdiff_t>(*place));
+    }
   }
 
   void KeepForRace(const std::vector<Tried>& tried) {
@@ -168,23 +178,23 @@ class Trial {
   OwnMemory& own_;
   ResultSample results_;
   Choice choice_;
-  std::vector<std::string> disagreeing_;
+  std::vector<std::pair<std::string, std::string>> disagreeing_;
   std::vector<int> racing_;  // the first is the default
   // By implementation and runs; null: it is not recorded.
   std::map<std::pair<int, int>, std::unique_ptr<Recording>> rows_;
   int chosen_ = -1;
 };
 
-// Adds to `disagreeing` the names of those that make other numbers than the rest.
+// `disagreeing`: who makes other numbers than whom.
 absl::StatusOr<Choice> TimeAll(Device& device, const CallMemory& wanted,
                                Implementations& implementations,
-                               std::vector<std::string>& disagreeing) {
+                               std::vector<std::pair<std::string, std::string>>& disagreeing) {
   MeasurementMemory memory(device);
   RG_ASSIGN_OR_RETURN(OwnMemory own, Take(wanted, implementations.most_workspace_bytes(), memory));
-  RG_RETURN_IF_ERROR(DrawOperands(device, wanted, own.pointers()));
-  RG_RETURN_IF_ERROR(implementations.Fill(own.pointers()));
   // The caller's stream may be at work, or be captured.
   RG_RETURN_IF_ERROR(device.UseStream(std::nullopt));
+  RG_RETURN_IF_ERROR(DrawOperands(device, wanted, own.pointers()));
+  RG_RETURN_IF_ERROR(implementations.Fill(own.pointers()));
   Trial trial(device, wanted, implementations, own);
   absl::StatusOr<Choice> choice = trial.Run();
   disagreeing = trial.disagreeing();
@@ -283,14 +293,12 @@ absl::StatusOr<Choice> Tuner::ChooseFastest(const ChoiceKey& key, const CallMemo
                                             Implementations& implementations) {
   const bool may = MayMeasure();
   if (!may && options_.time) ++beyond_budget_;
-  std::vector<std::string> disagreeing;
+  std::vector<std::pair<std::string, std::string>> disagreeing;
   absl::StatusOr<Choice> choice = may ? TimeAll(device_, memory, implementations, disagreeing)
                                       : absl::StatusOr<Choice>(Choice{});
-  for (const std::string& name : disagreeing) {
-    Note(absl::StrCat(key.kind, ": ", name, " of ", key.library,
-                      " makes other numbers than the other implementations of the call, and is not "
-                      "used: ",
-                      key.call));
+  for (const auto& [name, kept] : disagreeing) {
+    Note(absl::StrCat(key.kind, " by ", key.library, ": ", name, " makes other numbers than ", kept,
+                      " and is not used: ", key.call));
   }
   // Without the memory for a measurement the first one does.
   if (!may || absl::IsResourceExhausted(choice.status())) {

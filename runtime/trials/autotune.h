@@ -34,6 +34,8 @@ class Implementations {
   // How many of them may be run; the others are not looked at.
   virtual int most_candidates() const { return kMostCandidates; }
   virtual std::string Name(int implementation) const = 0;
+  // Implementations of one engine count once where most decide (agreement.h).
+  virtual std::string Engine(int implementation) const { return Name(implementation); }
   virtual int64_t most_workspace_bytes() const = 0;  // that any of them wants
   // An error where this one cannot be had here. What an earlier one has issued into a recording can
   // still be replayed.
@@ -82,9 +84,9 @@ class Tuner {
       const ChoiceKey& key,
       absl::FunctionRef<bool(const Choice&)> fits = [](const Choice&) { return true; });
   // Runs the implementations on memory of their own, chooses the fastest of those that agree
-  // (agreement.h) and remembers it. Waits
-  // for the device. Chooses the first where timing is off, its budget spent or there is no memory
-  // for it: a choice without candidates, which the cache does not remember. An error if none runs.
+  // (agreement.h) and remembers it. Waits for the device. Chooses the first where timing is off,
+  // its budget spent or there is no memory for it: a choice without candidates, which the cache
+  // does not remember. An error if none runs.
   absl::StatusOr<Choice> ChooseFastest(const ChoiceKey& key, const CallMemory& memory,
                                        Implementations& implementations);
   // Whether it is worth the time to compile kernels only to time them.

@@ -3,6 +3,7 @@
 #define RETROGRAD_RUNTIME_TRIALS_CALL_MEMORY_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fusion/plan/call.h"
@@ -14,6 +15,8 @@ namespace retrograd {
 struct StoredValues {
   DType dtype = DType::kFp32;
   int64_t elements = 0;
+  bool added_to = false;                        // of a result: it is read, too
+  std::optional<double> number = std::nullopt;  // of an operand: what its elements hold in a trial
   int64_t bytes() const { return elements * SizeBytes(dtype); }
 };
 
@@ -25,7 +28,10 @@ struct CallMemory {
 // Adds a call's to it.
 inline void AddMemoryOf(const Call& call, CallMemory& memory) {
   for (const CallTensor& t : call.operands) memory.operands.push_back({t.dtype, SpanOf(t)});
-  for (const CallTensor& t : call.results) memory.results.push_back({t.dtype, SpanOf(t)});
+  for (const CallTensor& t : call.results) {
+    memory.results.push_back(
+        {.dtype = t.dtype, .elements = SpanOf(t), .added_to = call.previous.has_value()});
+  }
 }
 
 }  // namespace retrograd

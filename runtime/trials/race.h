@@ -14,10 +14,9 @@ namespace retrograd {
 struct RaceOptions {
   // Of taking a runner that is not faster than the default, for each test of one.
   double error = 1e-4;
-  // What a runner must win, as a part of the default's time. A row of runs of one call tells what
-  // the call takes within a backward, beside other work and with other caches, no more exactly: of
-  // the choices of one backward on an H100, each taken alone, those that won 4% and more made it no
-  // slower, and one that won 2.7% made it 2.5% slower (docs/decisions/039-measured-calls.md).
+  // What a runner must win, as a part of the default's time. What a call takes in a row of its own
+  // need not be what it takes in a backward: on an H100 a choice that won 2.7% alone made a
+  // backward 2.5% slower (docs/decisions/039-measured-calls.md).
   double least_win = 0.03;
   // A runner that was slower than the leader by this part in each of the first rounds is out.
   double hopeless = 0.10;

@@ -152,6 +152,31 @@ TEST_CASE("on one stream a list is sorted when its reader is next") {
   CHECK(sorts == 8);
 }
 
+TEST_CASE("on one stream no list waits for what later readers read to be made") {
+  // So many products, each scaled by sums at indices of its own behind the ones before.
+  constexpr int kPairs = 6;
+  std::string text = "%v0 = input bf16[20000,128]\n%far = input i64[200000]\n";
+  text += "%z = full dtype=bf16 shape=[20000,128] value=0.0\n";
+  for (int k = 0; k < kPairs; ++k) {
+    const std::string n = std::to_string(k), next = std::to_string(k + 1);
+    text += "%a" + n + " = input bf16[200000,64]\n%b" + n + " = input bf16[64,128]\n";
+    text += "%i" + n + " = input i64[200000]\n%m" + n + " = matmul %a" + n + " %b" + n + "\n";
+    text += "%g" + n + " = index_select %v" + n + " %far axis=0\n";
+    text += "%p" + n + " = mul %g" + n + " %m" + n + "\n";
+    text += "%v" + next + " = index_add %z %i" + n + " %p" + n + " axis=0\n";
+  }
+  const Scheduled made = ScheduleOf(text + "output %v6\n", 1);
+  int unread = 0, most = 0;
+  for (const Step& step : made.schedule.steps) {
+    const Group& group = made.planned.plan.groups[Index(step.group)];
+    const Call* call = CallOf(group);
+    if (call != nullptr && call->op == Op::matmul) ++unread;
+    if (call == nullptr) --unread;  // the sum that reads it
+    most = std::max(most, unread);
+  }
+  CHECK(most <= 2);
+}
+
 TEST_CASE("lists that one group reads together are all made, on however few streams") {
   // The second sum waits for both lists: that of the other indices and its own.
   constexpr absl::string_view kBoth = R"(

@@ -94,25 +94,32 @@ def test_the_table_says_mean_and_worst_and_what_is_above_the_margin():
         {"shape": "c", "models": {"net": 1}, "failed": "refused"},
     ]
     table = convolutions.table(result_of(rows))
-    assert (
-        "| a | 8.00 | 10.00 | 8.00 | 0.800 | 1.000 | 1.0e-03, 2.0e-03 | yes | cuBLASLt |" in table
-    )
+    assert "| a | 8.00 | 10.00 | 8.00 | 0.800 | 1.000 | 1.0e-03, 2.0e-03 | yes | cuBLASLt |" in table
     assert "| c | refused |" in table
     assert "ours / ATen deterministic: geometric mean 1.265, worst 2.000 (b), 1 of 2 above" in table
     assert "as matmuls / as convolutions: geometric mean 2.000, worst 2.000 (a)" in table
     assert "| net | 56 | 40 | 36 |" in table
 
 
+@pytest.mark.parametrize("side", ["ours", "ours_other_form"])
 @pytest.mark.parametrize("error", [1.2, float("nan")])
-def test_a_wrong_gradient_counts_in_no_mean_and_is_named(error):
-    wrong = example_row("wrong", 1.0, 100.0, 100.0)
-    wrong["errors"]["ours"] = error
-    assert convolutions.line_of(wrong).startswith("wrong: WRONG: error")
+def test_a_wrong_gradient_counts_nowhere_and_is_named(side, error):
+    wrong = example_row("wrong", 1.0, 100.0, 100.0, other=50.0)
+    wrong["errors"][side] = error
+    assert convolutions.line_of(wrong).startswith(f"wrong: WRONG, error of {side}")
     text = convolutions.table(result_of([example_row("right", 50.0, 100.0, 100.0), wrong]))
     assert "ours / ATen deterministic: geometric mean 0.500" in text
-    assert "WRONG GRADIENTS, left out above: wrong" in text
-    right = example_row("right", 50.0, 100.0, 100.0)
-    assert "WRONG" not in convolutions.table(result_of([right]))
+    assert "as matmuls / as convolutions: nothing measured" in text
+    assert f"WRONG, and left out above: wrong, error of {side}" in text
+    assert "| net | 100 | 200 | 200 |" in text
+
+
+@pytest.mark.parametrize("theirs", [2e-3, float("nan"), float("inf")])
+def test_roundings_are_not_wrong_whatever_atens_error_is(theirs):
+    row = example_row("right", 50.0, 100.0, 100.0)
+    row["errors"] = {"ours": 1e-5, "aten": theirs}
+    assert convolutions.wrong_sides(row) == []
+    assert "WRONG" not in convolutions.table(result_of([row]))
 
 
 def test_no_row_is_begun_that_may_not_be_done_in_time():

@@ -20,6 +20,11 @@ class Plans : public Implementations {
   std::string Name(int plan) const override {
     return plans_.plans()[static_cast<size_t>(plan)].name;
   }
+  // "eng9" of "eng9_k2=8_k13=1": knobs do not make it another one.
+  std::string Engine(int plan) const override {
+    const std::string name = Name(plan);
+    return name.substr(0, name.find('_'));
+  }
   int64_t most_workspace_bytes() const override { return plans_.most_workspace_bytes(); }
   absl::Status Choose(int plan) override { return plans_.Take(static_cast<size_t>(plan)); }
   absl::Status Run(const CallPointers& pointers, void* workspace) override {

@@ -1,5 +1,7 @@
 #include "runtime/ops/attention/attention_facts.h"
 
+#include <cmath>
+
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -8,6 +10,13 @@ namespace retrograd {
 
 AttentionRequest::AttentionRequest(const Call& from) : call(AttentionOf(from)) {
   for (const CallTensor& operand : from.operands) dtypes.push_back(operand.dtype);
+}
+
+StoredValues TrialOperand(const AttentionCall& call, const AttentionFacts& facts, size_t i) {
+  constexpr size_t kK = 2, kLse = 5;
+  StoredValues stored{.dtype = facts.operand_dtypes[i], .elements = SpanOf(call.operands[i])};
+  if (i == kLse) stored.number = std::log(static_cast<double>(call.operands[kK].shape[2]));
+  return stored;
 }
 
 absl::Status CheckDropout(const AttentionRequest& request) {

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "fusion/ops/attention/attention_call.h"
 #include "runtime/device/device.h"
+#include "runtime/trials/call_memory.h"
 
 namespace retrograd {
 
@@ -32,6 +33,10 @@ struct AttentionRequest {
   AttentionCall call;
   std::vector<DType> dtypes;
 };
+
+// What operand i holds in a trial: of the log-sum-exp numbers by which all probabilities are of the
+// order of 1 / keys.
+StoredValues TrialOperand(const AttentionCall& call, const AttentionFacts& facts, size_t i);
 
 // Unimplemented for a call that drops out by random numbers whose generator is not known, or whose
 // seed or offset is not one integer of 32 or 64 bits.

@@ -12,10 +12,10 @@
 #include "codegen/attention/emit_tiled_attention.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/kernels_digest.h"
-#include "runtime/trials/loaded_calls.h"
 #include "runtime/ops/attention/attention_class.h"
 #include "runtime/ops/attention/attention_gradients.h"
 #include "runtime/ops/attention/fallback_attention.h"
+#include "runtime/trials/loaded_calls.h"
 
 namespace retrograd {
 namespace {
@@ -28,7 +28,7 @@ constexpr absl::string_view kKnownCudnn = "cuDNN 9.19.";
 CallMemory MemoryOf(const AttentionCall& call, const AttentionFacts& facts) {
   CallMemory memory;
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    memory.operands.push_back({facts.operand_dtypes[i], SpanOf(call.operands[i])});
+    memory.operands.push_back(TrialOperand(call, facts, i));
   }
   for (const AttentionOperand& result : call.results) {
     memory.results.push_back({call.dtype, SpanOf(result)});

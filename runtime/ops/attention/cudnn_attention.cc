@@ -160,10 +160,6 @@ void Describe(const AttentionCall& call, const AttentionFacts& facts, bool deter
 
 #endif  // RETROGRAD_HAVE_CUDNN
 
-CudnnStored StoredOf(const AttentionOperand& operand, DType dtype) {
-  return {{dtype, SpanOf(operand)}, operand.offset * SizeBytes(dtype)};
-}
-
 }  // namespace
 
 CudnnRequest CudnnAttentionRequest(const AttentionCall& call, const AttentionFacts& facts,
@@ -173,10 +169,12 @@ CudnnRequest CudnnAttentionRequest(const AttentionCall& call, const AttentionFac
   CudnnRequest request{.shape = ShapeOf(call),
                        .key = absl::StrCat(options.deterministic, " ", Key(call, facts))};
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    request.operands.push_back(StoredOf(call.operands[i], facts.operand_dtypes[i]));
+    request.operands.push_back({TrialOperand(call, facts, i),
+                                call.operands[i].offset * SizeBytes(facts.operand_dtypes[i])});
   }
   for (const AttentionOperand& result : call.results) {
-    request.results.push_back(StoredOf(result, call.dtype));
+    request.results.push_back(
+        {{call.dtype, SpanOf(result)}, result.offset * SizeBytes(call.dtype)});
   }
 #ifdef RETROGRAD_HAVE_CUDNN
   request.describe = [&call, facts, deterministic = options.deterministic](

@@ -10,10 +10,10 @@
 #include "graph/base/status.h"
 #include "runtime/gpu/cuda/cudnn_choice.h"
 #include "runtime/gpu/kernels_digest.h"
-#include "runtime/trials/loaded_calls.h"
 #include "runtime/ops/convolution/convolution_class.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/convolution/widened_call.h"
+#include "runtime/trials/loaded_calls.h"
 
 namespace retrograd {
 namespace {

@@ -11,9 +11,9 @@
 #include "graph/base/status.h"
 #include "runtime/device/calls_in_turn.h"
 #include "runtime/gpu/kernels_digest.h"
-#include "runtime/trials/loaded_calls.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/convolution/shared_products_call.h"
+#include "runtime/trials/loaded_calls.h"
 
 namespace retrograd {
 namespace {

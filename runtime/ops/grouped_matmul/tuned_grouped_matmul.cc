@@ -11,10 +11,10 @@
 #include "codegen/grouped_matmul/emit_grouped_matmul.h"
 #include "fusion/plan/call_key.h"
 #include "graph/base/status.h"
-#include "runtime/trials/autotune.h"
 #include "runtime/gpu/kernels_digest.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/grouped_matmul/grouped_matmul_launch.h"
+#include "runtime/trials/autotune.h"
 
 namespace retrograd {
 namespace {

@@ -166,7 +166,9 @@ bool AlignedAs(const MatMulCall& other, const MatMulCall& call, const MatMulFact
 CallMemory MemoryOf(const MatMulCall& call) {
   return {
       .operands = {{call.in_dtype, OperandSpan(call, 0)}, {call.in_dtype, OperandSpan(call, 1)}},
-      .results = {{call.out_dtype, OperandSpan(call, 2)}}};
+      .results = {{.dtype = call.out_dtype,
+                   .elements = OperandSpan(call, 2),
+                   .added_to = call.accumulate}}};
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/base/rounding.h"
@@ -51,16 +53,43 @@ TEST_CASE("one wrong element in many is enough") {
   CHECK_FALSE(Agree(exact, wrong));
 }
 
-TEST_CASE("those that most agree with stay, and of equally many the first") {
+TEST_CASE("what is finite in one alone does not agree") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Numbers exact = Normal(100000, 1);
+  for (const float number : {kNan, kInfinity}) {
+    Numbers other = exact;
+    other[5] = number;
+    CHECK_FALSE(Agree(exact, other));
+    CHECK_FALSE(Agree(other, exact));
+    CHECK(Agree(other, other));
+  }
+}
+
+TEST_CASE("those stay whom most engines agree with, and of equally many the first") {
   const Numbers a = Normal(100, 1), b = Normal(100, 2), c = Normal(100, 3);
-  const auto out = [](std::vector<Numbers> samples) { return Disagreeing(samples); };
-  CHECK(out({}).empty());
-  CHECK(out({a}).empty());
-  CHECK(out({a, a, a}).empty());
-  CHECK(out({a, b}) == std::vector<size_t>{1});
-  CHECK(out({a, b, b}) == std::vector<size_t>{0});
-  CHECK(out({b, a, b, c, b}) == std::vector<size_t>{1, 3});
-  CHECK(out({a, a, b, b}) == std::vector<size_t>{2, 3});
+  struct Case {
+    std::vector<std::pair<std::string, Numbers>> made;
+    size_t kept;
+    std::vector<size_t> out;
+  };
+  for (const Case& one : std::vector<Case>{
+           {{}, 0, {}},
+           {{{"1", a}}, 0, {}},
+           {{{"1", a}, {"2", a}, {"3", a}}, 0, {}},
+           {{{"1", a}, {"2", b}}, 0, {1}},
+           {{{"1", a}, {"2", b}, {"3", b}}, 1, {0}},
+           {{{"1", a}, {"2", b}, {"2", b}}, 0, {1, 2}},  // one engine with other knobs
+           {{{"1", a}, {"2", b}, {"2", b}, {"3", b}}, 1, {0}},
+           {{{"1", b}, {"2", a}, {"3", b}, {"4", c}, {"5", b}}, 0, {1, 3}},
+           {{{"1", a}, {"2", a}, {"3", b}, {"4", b}}, 0, {2, 3}},
+       }) {
+    std::vector<MadeNumbers> made;
+    for (const auto& [engine, numbers] : one.made) made.push_back({engine, numbers});
+    const Agreement agreement = AgreementOf(made);
+    CHECK(agreement.kept == one.kept);
+    CHECK(agreement.disagreeing == one.out);
+  }
 }
 
 // Results of so many elements, written from the host.
@@ -80,13 +109,17 @@ struct Results {
 
 TEST_CASE("small results are looked at as a whole, of large ones parts from both ends on") {
   const int64_t elements = GENERATE(0, 1, 1000, 1 << 18, (1 << 18) + 1, 3'000'001);
-  Results results({{DType::kFp32, elements}, {DType::kInt32, 100}});
+  const bool added_to = GENERATE(false, true);
+  Results results({{.dtype = DType::kFp32, .elements = elements, .added_to = added_to},
+                   {.dtype = DType::kInt32, .elements = 100}});
   ResultSample sample(results.device, results.memory);
   REQUIRE(sample.Clear(results.pointers()).ok());
   auto read = sample.Read(results.pointers());
   REQUIRE(read.ok());
   CHECK(read->size() == static_cast<size_t>(std::min<int64_t>(elements, 1 << 18)));
-  CHECK(*read == Numbers(read->size(), 0.0f));
+  for (const float number : *read) {
+    REQUIRE((added_to ? number == 0 : std::isnan(number)));  // what nobody writes
+  }
   if (elements == 0) return;
   auto* const numbers = reinterpret_cast<float*>(results.bytes[0].data());
   numbers[0] = 1;
@@ -97,38 +130,54 @@ TEST_CASE("small results are looked at as a whole, of large ones parts from both
   CHECK(read->back() == (elements == 1 ? 1.0f : 2.0f));
 }
 
-TEST_CASE("what is no number counts as nothing") {
-  Results results({{DType::kFp32, 3}});
-  auto* const numbers = reinterpret_cast<float*>(results.bytes[0].data());
-  numbers[0] = std::numeric_limits<float>::quiet_NaN();
-  numbers[1] = -std::numeric_limits<float>::infinity();
-  numbers[2] = 5;
-  const auto read = ResultSample(results.device, results.memory).Read(results.pointers());
-  REQUIRE(read.ok());
-  CHECK(*read == Numbers{0, 0, 5});
-}
-
 TEST_CASE("operands hold drawn numbers, the same each time, and indices zeros") {
   MemoryDevice device;
-  const CallMemory memory = {
-      .operands = {{DType::kFp32, 600000}, {DType::kBf16, 5}, {DType::kInt64, 7}}};
-  std::vector<float> floats(600000);
+  const int64_t many = 5'000'000;  // more than one copy brings in
+  const CallMemory memory = {.operands = {{.dtype = DType::kFp32, .elements = many},
+                                          {.dtype = DType::kBf16, .elements = 5},
+                                          {.dtype = DType::kInt64, .elements = 7},
+                                          {.dtype = DType::kFp32, .elements = 9, .number = 2.5}}};
+  std::vector<float> floats(many), constants(9);
   std::vector<uint16_t> halves(5);
   std::vector<int64_t> indices(7, 9);
-  const std::vector<const void*> addresses = {floats.data(), halves.data(), indices.data()};
+  const std::vector<const void*> addresses = {floats.data(), halves.data(), indices.data(),
+                                              constants.data()};
   REQUIRE(DrawOperands(device, memory, {addresses, {}}).ok());
   CHECK(indices == std::vector<int64_t>(7, 0));
+  CHECK(constants == std::vector<float>(9, 2.5f));
   double sum = 0, squares = 0;
   for (const float x : floats) {
-    REQUIRE(std::fabs(x) <= 1);
+    REQUIRE(x >= -1);
+    REQUIRE(x <= 1);
     sum += x;
     squares += x * x;
   }
-  CHECK(std::fabs(sum / 600000) < 0.01);
-  CHECK(squares / 600000 == Approx(1.0 / 3).epsilon(0.01));
+  CHECK(std::fabs(sum / many) < 0.01);
+  CHECK(squares / many == Approx(1.0 / 3).epsilon(0.01));
   const std::vector<float> first = floats;
   REQUIRE(DrawOperands(device, memory, {addresses, {}}).ok());
   CHECK(floats == first);
+}
+
+TEST_CASE("operands of equal kind hold other numbers: a product that lies the other way is seen") {
+  constexpr int64_t kRows = 2000, kColumns = 16;
+  MemoryDevice device;
+  const StoredValues matrix{.dtype = DType::kFp32, .elements = kRows * kColumns};
+  const CallMemory memory = {.operands = {matrix, matrix}};
+  std::vector<float> a(kRows * kColumns), b = a;
+  const std::vector<const void*> addresses = {a.data(), b.data()};
+  REQUIRE(DrawOperands(device, memory, {addresses, {}}).ok());
+  Numbers product(kColumns * kColumns), other = product;
+  for (int64_t k = 0; k < kRows; ++k) {
+    for (int64_t m = 0; m < kColumns; ++m) {
+      for (int64_t n = 0; n < kColumns; ++n) {
+        const float term = a[k * kColumns + m] * b[k * kColumns + n];
+        product[m * kColumns + n] += term;
+        other[n * kColumns + m] += term;
+      }
+    }
+  }
+  CHECK_FALSE(Agree(product, other));
 }
 
 }  // namespace
