@@ -94,13 +94,15 @@ TEST_CASE("a sort that all others wait for stays on the chain, and so does each 
   }
 }
 
-// So many pairs of a gather and a sum, each at indices of its own, one behind the other.
-std::string ChainOfLists(int lists) {
-  std::string text = "%g = input f32[20000,128]\n";
-  text += "%z = full dtype=f32 shape=[20000,128] value=0.0\n%v0 = exp %g\n";
+// So many pairs of a gather and a sum of rows of so many columns, each at so many indices of its
+// own, one behind the other.
+std::string ChainOfLists(int lists, int columns = 128, int indices = 200000) {
+  const std::string rows = "f32[20000," + std::to_string(columns) + "]";
+  std::string text = "%g = input " + rows + "\n%v0 = exp %g\n";
+  text += "%z = full dtype=f32 shape=[20000," + std::to_string(columns) + "] value=0.0\n";
   for (int i = 0; i < lists; ++i) {
     const std::string n = std::to_string(i), next = std::to_string(i + 1);
-    text += "%i" + n + " = input i64[200000]\n";
+    text += "%i" + n + " = input i64[" + std::to_string(indices) + "]\n";
     text += "%r" + n + " = index_select %v" + n + " %i" + n + " axis=0\n";
     text += "%v" + next + " = index_add %z %i" + n + " %r" + n + " axis=0\n";
   }
@@ -140,7 +142,8 @@ TEST_CASE("of many lists a side stream begins the next one when the last one is 
 }
 
 TEST_CASE("on one stream a list is sorted when its reader is next") {
-  const Scheduled made = ScheduleOf(ChainOfLists(8), 1);
+  // A sort takes longer than several of the sums.
+  const Scheduled made = ScheduleOf(ChainOfLists(8, /*columns=*/8, /*indices=*/2'000'000), 1);
   const std::vector<Step>& steps = made.schedule.steps;
   int sorts = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
