@@ -225,10 +225,6 @@ void PrintPlaces(const ColumnTotals& main, LaunchText* launch) {
   }
 }
 
-// Partial results that a thread has under way at once, in bytes: a quarter of the registers that
-// any thread may have.
-constexpr int64_t kPartialBytesAtOnce = 256;
-
 // Adds up a thread's share of column c's partial results, one of each split of the main launch:
 // every n-th, in order.
 void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
@@ -240,12 +236,11 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
   for (int r : totals.reductions) {
     bytes += SizeBytes(AccumulatorType(launch->ir().instrs[r].dtype));
   }
-  const int64_t share = (splits + totals.thread_rows - 1) / totals.thread_rows;
-  const int64_t most = std::clamp<int64_t>(kPartialBytesAtOnce / bytes, 1, share);
-  const int64_t turns = (share + most - 1) / most, at_once = (share + turns - 1) / turns;
+  const int64_t at_once = PartialsAtOnce(splits, bytes);
   const std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
   PrintPlaces(main, launch);
-  if (turns > 1) {
+  const bool in_turns = at_once * totals.thread_rows < splits;
+  if (in_turns) {
     out.Open("for (int s0 = ", first, "; s0 < ", Sized(splits),
              "; s0 += ", at_once * totals.thread_rows, ")");
   } else {
@@ -278,7 +273,7 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
     out.Close();
     out.Close();
   }
-  if (turns > 1) out.Close();
+  if (in_turns) out.Close();
 }
 
 // Evaluates what follows the totals at the columns from c on.

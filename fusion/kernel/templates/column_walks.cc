@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include "fusion/kernel/ir/scale.h"
+
 namespace retrograd {
 namespace {
 
 // From so many partial results on, several threads of a finalize launch share a column.
 constexpr int64_t kManySplits = 16, kVeryManySplits = 64;
+
+// Partial results that a thread has under way: a quarter of the registers that any thread may have.
+constexpr int64_t kPartialBytesAtOnce = 256;
 
 // Bounds of what sums that are folded together take of shared memory: what any GPU has for a block,
 // less what a kernel holds beside; and for each thread of a block so much that an SM's threads fit.
@@ -43,6 +48,12 @@ int FinalizeThreadRows(int64_t split) {
 }
 
 int FinalizeLanes(int64_t split) { return FinalizeThreadRows(split) > 1 ? 32 : 128; }
+
+int64_t PartialsAtOnce(int64_t split, int64_t bytes) {
+  const int64_t share = CeilDiv(split, FinalizeThreadRows(split));
+  const int64_t most = std::clamp<int64_t>(kPartialBytesAtOnce / bytes, 1, share);
+  return CeilDiv(share, CeilDiv(share, most));  // turns of about equal length
+}
 
 ColumnFold ColumnFoldOf(int64_t thread_rows, int64_t lanes, int64_t width, DType type,
                         int64_t sums) {

@@ -14,6 +14,10 @@ namespace retrograd {
 int FinalizeThreadRows(int64_t split);
 int FinalizeLanes(int64_t split);
 
+// Partial results of each sum that a thread of a finalize launch has under way at once; `bytes`: of
+// a partial result of all sums.
+int64_t PartialsAtOnce(int64_t split, int64_t bytes);
+
 // Part of the order of addition, the same on all devices: thread rows that one thread adds up. With
 // more of them, all threads of the block share the work first.
 inline constexpr int kRowsInTurn = 8;

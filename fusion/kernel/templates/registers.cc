@@ -424,6 +424,13 @@ void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
   }
 }
 
+// Partial results of the splits that a thread of a finalize launch loads at once.
+int64_t PartialWordsUnderWay(const KernelProfile& p, const Schedule& s) {
+  int64_t bytes = 0;
+  for (const auto& [type, sums] : p.column_accumulators) bytes += sums * SizeBytes(type);
+  return bytes == 0 ? 0 : PartialsAtOnce(s.split, bytes) * bytes / 4;
+}
+
 }  // namespace
 
 bool KeepsCostly(const KernelProfile& p, const Schedule& s) {
@@ -449,7 +456,9 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   launched.rows_per_thread = static_cast<int>(rows);
   const int64_t ahead = TemplateOf(s).points_of_thread(p, launched).vectors;
   At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width * ahead, 4);
-  At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
+  At(counts, RegisterCount::kLoadedHeld) = launch == LaunchKind::kColumnFinalize
+                                               ? PartialWordsUnderWay(p, s)
+                                               : CeilDiv(p.loaded_bytes * held, 4);
   At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
   // Vectors that are kept are kept as they lie in memory; of rows in shared memory none are.
   At(counts, RegisterCount::kCarriedHeld) =
