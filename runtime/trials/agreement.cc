@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
+#include "fusion/kernel/ir/scale.h"
 #include "graph/base/status.h"
 #include "runtime/host/host_numbers.h"
 
@@ -16,7 +17,7 @@ namespace retrograd {
 namespace {
 
 // A prime number of drawn elements, repeated: rows of a matrix are shifts of each other at most.
-constexpr int64_t kDrawn = 262139, kDrawnInACopy = 16;
+constexpr int64_t kDrawn = 65521, kDrawnInACopy = 16;
 
 constexpr int64_t kWhole = int64_t{1} << 18, kParts = 64, kPart = kWhole / kParts;
 
@@ -32,9 +33,12 @@ std::vector<char> Drawn(const StoredValues& stored, std::mt19937& random) {
       StoreAs(p, i, stored.number.value_or(std::ldexp(static_cast<double>(random()), -31) - 1));
     }
   });
-  const std::vector<char> once = bytes;
-  for (int64_t at = drawn; at < std::min(stored.elements, kDrawnInACopy * kDrawn); at += drawn) {
-    bytes.insert(bytes.end(), once.begin(), once.end());
+  const int64_t copies =
+      CeilDiv(std::min(stored.elements, kDrawnInACopy * kDrawn), std::max(drawn, int64_t{1}));
+  const size_t once = bytes.size();
+  bytes.resize(once * static_cast<size_t>(std::max(copies, int64_t{1})));
+  for (size_t at = once; at < bytes.size(); at += once) {
+    std::copy_n(bytes.begin(), once, bytes.begin() + static_cast<ptrdiff_t>(at));
   }
   return bytes;
 }
