@@ -1,5 +1,9 @@
 """bench/choices.py: the files that it makes of a tuned one."""
 
+import json
+import subprocess
+import sys
+
 import choices
 import conftest
 
@@ -30,3 +34,43 @@ def test_each_choice_that_is_not_the_default_is_tried_alone():
         assert name.endswith(chosen(text)[i])
         assert chosen(variant) == [*defaults[:i], chosen(text)[i], *defaults[i + 1 :]]
         assert variant.startswith(head)
+
+
+def test_each_backward_is_timed_by_processes_of_its_own(tmp_path):
+    program = tmp_path / "retrograd"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import json, pathlib, sys\n"
+        "file = sys.argv[sys.argv.index('--tuned') + 1]\n"
+        "assert sys.argv[1:3] == ['run', 'graph.bwd.pb']\n"
+        "text = pathlib.Path(file).read_text()\n"
+        "print('a line in front')\n"
+        "slow = text.count('chosen: \"algorithm 66 tile 16 ')\n"
+        "print(json.dumps({'measured_us': 1000 + 28 * slow}))\n"
+    )
+    program.chmod(0o755)
+    output = tmp_path / "choices.json"
+    command = [
+        sys.executable, conftest.ROOT / "bench/choices.py", "graph.bwd.pb", TUNED,
+        "--retrograd", program, "--calls", "3", "--output", output,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(output.read_text())["rows"]
+    slow = [row["name"] for row in rows if row["us"] == [1028, 1028, 1028]]
+    one = "matmul 1: algorithm 66 tile 16 stages 35 split 1 option 3 cluster 8"
+    assert slow == ["all choices", one]
+    assert len(rows) == 8
+    assert all(row["us"] == [1000] * 3 for row in rows if row["name"] not in slow)
+
+
+def test_a_run_that_fails_is_told(tmp_path):
+    program = tmp_path / "retrograd"
+    program.write_text("#!/bin/sh\necho no GPU here >&2\nexit 1\n")
+    program.chmod(0o755)
+    command = [
+        sys.executable, conftest.ROOT / "bench/choices.py", "graph", TUNED, "--retrograd", program,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "bench/choices.py: no GPU here\n"
