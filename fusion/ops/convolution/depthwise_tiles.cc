@@ -252,8 +252,9 @@ WithCycles<DepthwiseWeightTile> WeightTiles(const ConvolutionCall& call, int64_t
                                  .pixels = pixels};
         const int64_t all = OutputRuns(tile, call);
         if (groups > 1 && groups > all) continue;
-        for (; tile.runs == 1 || (tile.runs < 2 * CeilDiv(all, groups) && tile.runs <= 64);
-             tile.runs *= 2) {
+        for (const int runs : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
+          if (runs > 1 && runs >= 2 * CeilDiv(all, groups)) break;
+          tile.runs = runs;
           consider(tile);
         }
       }
