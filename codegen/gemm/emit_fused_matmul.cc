@@ -24,10 +24,6 @@ constexpr int kThreads = kGemmThreads;  // of an epilogue
 // Registers that hold what a batch reads: half of what a thread has left.
 constexpr int64_t kMostBatchBytes = 256;
 
-// What widens a lane of a pack. An epilogue's instructions keep the tensor cores waiting; it has
-// registers enough.
-constexpr absl::string_view kLane = "rg_lane_of_word";
-
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Whether the matrix's rows lie across the sum: its elements of one k are neighbours in memory.
@@ -93,8 +89,7 @@ class FusedMatMulPrinter {
         printer_.SetStaged(
             i, {.array = "rg_tile",
                 .place = absl::StrCat("(r * ", packs_a_row_, " + (c ^ (r & 7))) * ", kProductPack),
-                .step = kProductPack,
-                .lane = kLane});
+                .step = kProductPack});
       } else if (printer_.PackWidth(i) > 0) {
         ahead_.push_back(i);
         bytes += kProductPack * SizeBytes(buffer.dtype);
@@ -243,7 +238,7 @@ class FusedMatMulPrinter {
       out_.Line("rg_pack<", StorageName(ir_.buffers[ir_.instrs[i].buffer].dtype), ", ", width,
                 "> q", i, "[", packs * batch_, "];");
       const std::string at = packs > 1 ? absl::StrCat("u * ", packs) : "u";
-      printer_.SetHome(i, {.lane = absl::StrCat(kLane, "(q", i, "[", at, " + j / ", width,
+      printer_.SetHome(i, {.lane = absl::StrCat("rg_lane(q", i, "[", at, " + j / ", width,
                                                 "], j % ", width, ")"),
                            .pack = absl::StrCat("q", i, " + ", at)});
     }

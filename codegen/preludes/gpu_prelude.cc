@@ -15,7 +15,7 @@ std::string Shared() {
 }  // namespace
 
 std::string CudaPrelude() {
-  return absl::StrCat(kCudaDialect, kCudaBf16, kCudaCopies, kCudaFp16AndFp8, kCudaErf, Shared());
+  return absl::StrCat(kCudaDialect, kCudaBf16, kCudaCopies, kCudaFp16AndFp8, kCudaFunctions, Shared());
 }
 
 std::string HipPrelude() { return absl::StrCat(kHipDialect, Shared()); }

@@ -237,10 +237,6 @@ template <typename T, int V>
 inline typename rg_storage<T>::compute rg_lane(const rg_pack<T, V>& pack, int lane) {
   return rg_storage<T>::widen(pack.at[lane]);
 }
-template <typename T, int V>
-inline typename rg_storage<T>::compute rg_lane_of_word(const rg_pack<T, V>& pack, int lane) {
-  return rg_lane(pack, lane);
-}
 
 template <typename T, int V, int N>
 inline void rg_forget(rg_pack<T, V> (&)[N]) {}

@@ -360,7 +360,7 @@ void PointPrinter::LoadStaged(int i) {
     out_.Line("rg_load_pack(", stage.array, ", ", place(m), ", ", name,
               m == 0 ? std::string() : absl::StrCat(" + ", m / w), ");");
   }
-  homes_[i] = {.lane = absl::StrCat(stage.lane, "(", name, "[",
+  homes_[i] = {.lane = absl::StrCat("rg_lane(", name, "[",
                                     width_ > w ? absl::StrCat("j / ", w) : "0", "], ",
                                     width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
 }

@@ -24,11 +24,10 @@ struct Home {
 
 // A load whose lanes pass through shared memory; with one lane, it is taken from there.
 struct StagedLoad {
-  std::string array;                   // of the load's element type; empty: none
-  std::string place;                   // where the first of its packs lies, or its element
-  int64_t step = 0;                    // from one pack to the next
-  bool filling = false;                // ask for the packs; else take them
-  absl::string_view lane = "rg_lane";  // what widens a lane of a pack
+  std::string array;     // of the load's element type; empty: none
+  std::string place;     // where the first of its packs lies, or its element
+  int64_t step = 0;      // from one pack to the next
+  bool filling = false;  // ask for the packs; else take them
 };
 
 // "rg_store_vec", or what does the same for values that are known to lie within the stored type.

@@ -496,7 +496,7 @@ class Sums {
     out_.Line("rg_pack<", StorageName(stored), ", ", lanes, "> ", name, "[", at_once_ * packs,
               "];");
     printer_.SetHome(load,
-                     {.lane = absl::StrCat("rg_lane_of_word(", name, "[", first,
+                     {.lane = absl::StrCat("rg_lane(", name, "[", first,
                                            packs > 1 ? absl::StrCat(" + j / ", lanes) : "", "], ",
                                            packs > 1 ? absl::StrCat("j % ", lanes) : "j", ")"),
                       .pack = absl::StrCat(name, " + ", first)});

@@ -43,13 +43,14 @@ enum class TypeRule : uint8_t {
 
 // What one evaluation costs; a DeviceSpec prices each class.
 enum class CostClass : uint8_t {
-  kFree,     // constants, indices
-  kSimple,   // add, mul, compare, select, convert
-  kDivide,   // div, reciprocal, sqrt
-  kSpecial,  // exp, log, tanh, sin: one or a few special-function instructions
-  kErf,      // polynomial evaluations: erf, pow, fmod
+  kFree,         // constants, indices
+  kSimple,       // add, mul, compare, select, convert
+  kDivide,       // div, reciprocal, sqrt
+  kExponential,  // exp, exp2, rsqrt: a special-function instruction and one or two more
+  kSpecial,      // log, tanh, sin, sigmoid: such instructions and several more
+  kErf,          // polynomial evaluations: erf, pow, fmod
 };
-inline constexpr int kNumCostClasses = 5;
+inline constexpr int kNumCostClasses = 6;
 
 enum class Op : uint8_t {
 #define RG_OP(NAME, ...) NAME,

@@ -239,7 +239,7 @@ output %d name="d"
 )");
   REQUIRE(graph.status().ToString() == "OK");
   const auto compute = [&](double rate) -> double {
-    const auto device = With({{"rate_special", rate}});
+    const auto device = With({{"rate_exponential", rate}});
     REQUIRE(device.ok());
     const auto planned = PlanFusion(*graph, *device);
     REQUIRE(planned.ok());

@@ -206,6 +206,7 @@ TEST_CASE("the h200 spec is what the committed measurements of an H200 make of i
                         "sms",
                         "cache_bytes",
                         "rate_divide",
+                        "rate_exponential",
                         "rate_special",
                         "rate_erf",
                         "barrier_us",

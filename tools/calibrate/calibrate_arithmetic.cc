@@ -27,7 +27,8 @@ struct RateClass {
 const std::vector<RateClass>& RateClasses() {
   static const auto* classes = new std::vector<RateClass>{
       {"rate_divide", {{"div", true}}},
-      {"rate_special", {{"tanh", false}, {"rsqrt", false}, {"sigmoid", false}}},
+      {"rate_exponential", {{"rsqrt", false}}},
+      {"rate_special", {{"tanh", false}, {"sigmoid", false}}},
       {"rate_erf", {{"erf", false}}}};
   return *classes;
 }

@@ -3,7 +3,7 @@
 namespace retrograd {
 
 const char kArithmetic[] = R"(
-// --- arithmetic: the accurate functions of the device library, but for erf ---
+// --- arithmetic: the accurate functions of the device library, but for erf and exp of fp32 ---
 
 RG_INLINE float rg_abs(float v) { return fabsf(v); }
 RG_INLINE double rg_abs(double v) { return fabs(v); }
@@ -29,7 +29,6 @@ RG_ORDERED(int64_t)
 RG_MATH(floor, floor)
 RG_MATH(sqrt, sqrt)
 RG_MATH(rsqrt, rsqrt)
-RG_MATH(exp, exp)
 RG_MATH(log, log)
 RG_MATH(exp2, exp2)
 RG_MATH(log2, log2)
@@ -38,6 +37,7 @@ RG_MATH(tanh, tanh)
 RG_MATH(sin, sin)
 RG_MATH(cos, cos)
 RG_INLINE double rg_erf(double v) { return erf(v); }
+RG_INLINE double rg_exp(double v) { return exp(v); }
 // The exponent alone; of a subnormal number, that of 2^24 times as much.
 RG_INLINE float rg_floor_pow2(float v) {
   const unsigned size = rg_bits(v) & 0x7fffffffu;

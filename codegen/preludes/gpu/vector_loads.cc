@@ -30,13 +30,28 @@ union rg_vector {
   }
 };
 
+template <typename T, int V>
+RG_INLINE typename rg_compute<T>::type rg_lane(const rg_vector<T, V>& pack, int lane) {
+  return rg_widen(pack.element[lane]);
+}
+// Each half of a word is the upper half of its number: no element has to be taken out of its word first.
+template <int V>
+RG_INLINE float rg_lane(const rg_vector<rg_bf16, V>& pack, int lane) {
+  if constexpr (V == 1) {
+    return rg_widen(pack.element[lane]);
+  } else {
+    const unsigned word = reinterpret_cast<const unsigned*>(&pack.word)[lane / 2];
+    return rg_from_bits(lane % 2 == 0 ? word << 16 : word & 0xffff0000u);
+  }
+}
+
 template <int V, typename T>
 RG_INLINE void rg_load_vec(T* p, int64_t i, typename rg_compute<T>::type* out) {
   typedef typename rg_plain<T>::type E;
   rg_vector<E, V> v;
   v.word = *reinterpret_cast<const typename rg_word<V * sizeof(E)>::type*>(p + i);
 #pragma unroll
-  for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
+  for (int k = 0; k < V; ++k) out[k] = rg_lane(v, k);
 }
 
 // Lanes that are kept as they lie in memory.
@@ -55,7 +70,7 @@ RG_INLINE void rg_load_vec_once(T* p, int64_t i, typename rg_compute<T>::type* o
   rg_vector<E, V> v;
   v.word = RG_LOAD_ONCE(reinterpret_cast<const typename rg_word<V * sizeof(E)>::type*>(p + i));
 #pragma unroll
-  for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
+  for (int k = 0; k < V; ++k) out[k] = rg_lane(v, k);
 }
 template <typename T, int V>
 RG_INLINE void rg_load_pack_once(const T* p, int64_t i, rg_vector<T, V>* out) {
@@ -103,7 +118,7 @@ RG_INLINE void rg_load_vec_shifted(T* p, int64_t i, typename rg_compute<T>::type
   rg_vector<typename rg_plain<T>::type, V> v;
   rg_load_pack_shifted(p, i, &v);
 #pragma unroll
-  for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
+  for (int k = 0; k < V; ++k) out[k] = rg_lane(v, k);
 }
 
 template <int V, typename T>
@@ -113,26 +128,6 @@ RG_INLINE void rg_copy_ahead(T* to, int64_t at, const T* from, int64_t i) {
 template <int V, typename T>
 RG_INLINE void rg_copy_part_ahead(T* to, int64_t at, const T* from, int64_t i) {
   rg_copy_bytes_of_line<V * static_cast<int>(sizeof(T))>(to + at, from + i);
-}
-
-template <typename T, int V>
-RG_INLINE typename rg_compute<T>::type rg_lane(const rg_vector<T, V>& pack, int lane) {
-  return rg_widen(pack.element[lane]);
-}
-// The same in fewer instructions and, here and there, more registers: each half of a word is the upper half of
-// its number, so that no element has to be taken out of its word first.
-template <typename T, int V>
-RG_INLINE typename rg_compute<T>::type rg_lane_of_word(const rg_vector<T, V>& pack, int lane) {
-  return rg_lane(pack, lane);
-}
-template <int V>
-RG_INLINE float rg_lane_of_word(const rg_vector<rg_bf16, V>& pack, int lane) {
-  if constexpr (V == 1) {
-    return rg_widen(pack.element[lane]);
-  } else {
-    const unsigned word = reinterpret_cast<const unsigned*>(&pack.word)[lane / 2];
-    return rg_from_bits(lane % 2 == 0 ? word << 16 : word & 0xffff0000u);
-  }
 }
 
 // From here on the compiler does not know what the pack holds: it widens its lanes again where they are
