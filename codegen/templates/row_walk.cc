@@ -151,18 +151,18 @@ void RowWalk::Declare(int instr, bool by_row, absl::string_view prefix) {
             elements > 1 ? absl::StrCat("[", elements, "]") : "", ";");
 }
 
-Home RowWalk::HomeAtEnds(int instr) const {
+Home RowWalk::HomeAtEnds(int instr, absl::string_view prefix) const {
   std::string at;
   if (schedule_.rows_per_thread > 1) {
     at = ends_of_thread_ > 1 ? absl::StrCat("r * ", ends_of_thread_) : "r";
   }
   if (ends_of_thread_ > 1) absl::StrAppend(&at, at.empty() ? "n" : " + n");
-  return {.lane = absl::StrCat("e", instr, at.empty() ? "" : absl::StrCat("[", at, "]"))};
+  return {.lane = absl::StrCat(prefix, instr, at.empty() ? "" : absl::StrCat("[", at, "]"))};
 }
 
-void RowWalk::DeclareAtEnds(int instr) {
+void RowWalk::DeclareAtEnds(int instr, absl::string_view prefix) {
   const int64_t elements = schedule_.rows_per_thread * ends_of_thread_;
-  out_.Line(ComputeName(ir_.instrs[instr].dtype), " e", instr,
+  out_.Line(ComputeName(ir_.instrs[instr].dtype), " ", prefix, instr,
             elements > 1 ? absl::StrCat("[", elements, "]") : "", ";");
 }
 
@@ -170,9 +170,13 @@ std::vector<int> RowWalk::LoadedFirst(const StageWork& work) const {
   std::vector<int> loads;
   if (!ends_.has_value() || !schedule_.persistent || work.point_stores.empty()) return loads;
   for (int i : work.point_instrs) {
-    if (printer_.PackWidth(i) > 0) loads.push_back(i);
+    if (printer_.PackWidth(i) > 0 && !IsStaged(i)) loads.push_back(i);
   }
   return loads;
+}
+
+bool RowWalk::IsStaged(int instr) const {
+  return std::find(staged_.begin(), staged_.end(), instr) != staged_.end();
 }
 
 // The first of the stages that evaluate a costly value keeps it for the others.
@@ -213,7 +217,7 @@ void RowWalk::ChooseKept() {
     if (uses[i] == 0) continue;
     const bool by_row = (ir_.instrs[i].axes & shape_.shape.row_axes) != 0;
     if (std::find(ahead_.begin(), ahead_.end(), i) != ahead_.end()) continue;
-    if (std::find(staged_.begin(), staged_.end(), i) != staged_.end()) continue;
+    if (IsStaged(i)) continue;
     // The columns of a thread move from row to row where rows have ends.
     preloaded_[i] =
         many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty() && !ends_.has_value();
@@ -305,8 +309,14 @@ void RowWalk::PrintStaging(const std::string& first_row) {
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
   out_.Open("if (row < ", Sized(shape_.shape.rows), ")");
-  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(staged_, {}, 0), "row");
-  PrintColumns({.point_instrs = staged_}, "");
+  const AxisMask used = printer_.UsedAxes(staged_, {}, 0) | printer_.vectors().phase.axes();
+  printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
+  if (ends_.has_value()) {
+    DeclareEnds(printer_, &launch_);
+    PrintVectors({.point_instrs = staged_});
+  } else {
+    PrintColumns({.point_instrs = staged_}, "");
+  }
   out_.Close();
   out_.Close();
   out_.Line("RG_COPIES_SENT();");
@@ -323,22 +333,56 @@ void RowWalk::PrintAhead(const std::string& first_row) {
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
   out_.Open("if (row < ", Sized(shape_.shape.rows), ")");
-  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(ahead_, {}, 0), "row");
+  AxisMask used = printer_.UsedAxes(ahead_, {}, 0);
+  if (EndsAhead()) used |= ends_->UsedAxes(staged_, {}, 0) | printer_.vectors().phase.axes();
+  printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
   printer_.Print({.instrs = ahead_, .reductions = {}, .stores = {}});
+  PrintEndsAhead();
   out_.Close();
   out_.Close();
 }
 
+void RowWalk::PrintEndsAhead() {
+  if (!EndsAhead()) return;
+  for (int i : staged_) {
+    ends_->SetHome(i, HomeAtEnds(i, "m"));
+    ends_->SetKnown(i, false);
+  }
+  DeclareEnds(printer_, &launch_);
+  PrintEnds({.point_instrs = staged_});
+}
+
+// What was loaded ahead is of these rows.
 void RowWalk::TakeAhead() {
-  const int rows = schedule_.rows_per_thread;
-  for (int i : ahead_) {
-    Declare(i, true, "v");
-    if (rows == 1) {
-      out_.Line("v", i, " = n", i, ";");
+  const auto take = [&](absl::string_view to, absl::string_view from, int instr, int64_t elements) {
+    if (elements == 1) {
+      out_.Line(to, instr, " = ", from, instr, ";");
     } else {
       out_.Pragma(SpellingOf(launch_.dialect()).unroll);
-      out_.Line("for (int n = 0; n < ", rows, "; ++n) v", i, "[n] = n", i, "[n];");
+      out_.Line("for (int n = 0; n < ", elements, "; ++n) ", to, instr, "[n] = ", from, instr,
+                "[n];");
     }
+  };
+  for (int i : ahead_) {
+    Declare(i, true, "v");
+    take("v", "n", i, schedule_.rows_per_thread);
+  }
+  if (!EndsAhead()) return;
+  for (int i : staged_) {
+    DeclareAtEnds(i);
+    take("e", "m", i, schedule_.rows_per_thread * ends_of_thread_);
+  }
+}
+
+void RowWalk::UseAhead() {
+  for (int i : ahead_) {
+    printer_.SetHome(i, HomeOf(i, true));
+    printer_.SetKnown(i, true);
+  }
+  if (!EndsAhead()) return;
+  for (int i : staged_) {
+    ends_->SetHome(i, HomeAtEnds(i));
+    ends_->SetKnown(i, true);
   }
 }
 
@@ -378,7 +422,9 @@ std::string RowWalk::RowFrom(const std::string& first_row) const {
 void RowWalk::PrintColumns(const StageWork& work, const std::string& row_condition) {
   if (ends_.has_value()) {
     PrintVectors(work);
-    PrintEnds(work);
+    StageWork at_ends = work;
+    std::erase_if(at_ends.point_instrs, [&](int i) { return IsStaged(i); });  // loaded ahead
+    PrintEnds(at_ends);
     return;
   }
   const int64_t columns = shape_.shape.columns;
@@ -615,8 +661,11 @@ void RowWalk::PrintRows() {
   turns_ = ScratchTakesTurns(schedule_, shape_.shape.rows, stages_.row_stages);
   if (turns_) out_.Line("int turn = 0;");
   BeginMeetings(loop);
-  if (!ahead_.empty()) {
+  if (LooksAhead()) {
     for (int i : ahead_) Declare(i, true, "n");
+    if (EndsAhead()) {
+      for (int i : staged_) DeclareAtEnds(i, "m");
+    }
     PrintAhead(first);
   }
   if (!staged_.empty()) {
@@ -631,13 +680,10 @@ void RowWalk::PrintRows() {
     out_.Open("for (", index, " row0 = ", first, "; row0 < ", Sized(shape_.shape.rows),
               "; row0 += ", Sized(stride), ")");
   }
-  if (!ahead_.empty()) {
+  if (LooksAhead()) {
     TakeAhead();
     PrintAhead(absl::StrCat("row0 + ", Sized(stride)));
-    for (int i : ahead_) {
-      printer_.SetHome(i, HomeOf(i, true));
-      printer_.SetKnown(i, true);
-    }
+    UseAhead();
   }
   if (!staged_.empty()) out_.Line("RG_COPIES_WAIT(", schedule_.staged - 1, ");");
   for (int stage = 0; stage <= stages_.row_stages; ++stage) PrintStage(stage);

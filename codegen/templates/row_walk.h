@@ -51,6 +51,10 @@ class RowWalk {
   std::vector<int> LoadedFirst(const StageWork& work) const;
   std::string RowFrom(const std::string& first_row) const;
   bool ByColumn(int instr) const;  // varies over columns
+  bool IsStaged(int instr) const;
+  bool LooksAhead() const { return !ahead_.empty() || EndsAhead(); }
+  // What is staged of vectors is loaded ahead of ends, into registers.
+  bool EndsAhead() const { return !staged_.empty() && ends_.has_value(); }
   void ChooseKept();
   void KeepCostly(int stage, const std::vector<int>& instrs);
   void ChooseAhead();
@@ -59,14 +63,16 @@ class RowWalk {
   void PlaceStaged(bool filling);
   void PrintStaging(const std::string& first_row);
   void PrintAhead(const std::string& first_row);
+  void PrintEndsAhead();
   void TakeAhead();
+  void UseAhead();
   void DeclareKept(int stage);
   // Room for the value, in all runs and rows of the thread where it varies over them.
   void Declare(int instr, bool by_row, absl::string_view prefix = "v");
   Home HomeOf(int instr, bool by_row, absl::string_view prefix = "v") const;
   // The same of the thread's ends of rows.
-  void DeclareAtEnds(int instr);
-  Home HomeAtEnds(int instr) const;
+  void DeclareAtEnds(int instr, absl::string_view prefix = "e");
+  Home HomeAtEnds(int instr, absl::string_view prefix = "e") const;
   void PrintPreloads();
   void PrintStage(int stage);
   void ForgetKept(int stage, const std::vector<int>& instrs, const std::vector<int>& stores,

@@ -37,11 +37,13 @@ std::vector<Schedule> WalkedSchedules(const KernelIr& ir,
 
 // The gradient of a softmax whose powers are made again from the scores, a largest score and a sum
 // of each row, beside a weight of each column.
-KernelIr SoftmaxBackward(DType t, int64_t rows, int64_t columns) {
+// `pitch`: of the rows of its gradient; 0: as many elements as a row has.
+KernelIr SoftmaxBackward(DType t, int64_t rows, int64_t columns, int64_t pitch = 0) {
   KernelIrBuilder b({rows, columns});
   const int64_t all = rows * columns;
   const IndexExpr at = A(0) * columns + A(1);
-  const int dy = b.Cast(b.Load(b.In(t, all), at), kF32);
+  const int64_t step = pitch > 0 ? pitch : columns;
+  const int dy = b.Cast(b.Load(b.In(t, rows * step), A(0) * step + A(1)), kF32);
   const int x = b.Cast(b.Load(b.In(t, all), at), kF32);
   const int most = b.Load(b.In(kF32, rows), A(0)), sum = b.Load(b.In(kF32, rows), A(0));
   const int weight = b.Cast(b.Load(b.In(t, columns), A(1)), kF32);
@@ -61,7 +63,13 @@ TEST_CASE("long rows are walked with the next ones ahead, whatever the rounds an
     add(absl::StrCat("two rounds of ", columns), WideSoftmax(kBf16, 17, columns));
     add(absl::StrCat("costly values of ", columns), SoftmaxBackward(kBf16, 14, columns));
   }
+  for (int64_t columns : {4105, 6002, 12'671}) {  // rows with ends
+    add(absl::StrCat("two rounds of ", columns), WideSoftmax(kBf16, 17, columns));
+    add(absl::StrCat("costly values of ", columns), SoftmaxBackward(kBf16, 14, columns));
+  }
   add("fp32", SoftmaxBackward(kF32, 11, 4100));
+  add("fp32 with ends", SoftmaxBackward(kF32, 11, 4101));
+  add("an operand out of step", SoftmaxBackward(kBf16, 14, 4105, 4107));
   add("rows that end within a round of blocks", SoftmaxBackward(kBf16, 4, 4104));
   std::set<int> batches, threads;
   std::set<bool> kept;
@@ -79,10 +87,41 @@ TEST_CASE("long rows are walked with the next ones ahead, whatever the rounds an
   RunAll(cases, /*seed=*/29);
 }
 
-TEST_CASE("short rows, odd rows, few rows and devices without such loads have none") {
+TEST_CASE("rows that are too long for one block's shared memory are walked by clusters") {
+  ScheduleLimits limits = kSmallDevice;
+  limits.sms = 9;
+  limits.staged_bytes = limits.shared_bytes_per_sm = 60 << 10;
+  limits.row_cluster_blocks = 4;
+  std::vector<ScheduleCase> cases;
+  std::set<int> clusters;
+  for (int64_t columns : {6000, 6001, 9600, 20'002}) {
+    const KernelIr ir = SoftmaxBackward(kBf16, 14, columns);
+    const std::vector<Schedule> walked = WalkedSchedules(ir, limits);
+    for (const Schedule& s : walked) clusters.insert(s.cluster);
+    AddCases(absl::StrCat("rows of ", columns), ir, walked, cases);
+  }
+  CHECK(clusters == std::set<int>{2, 4});
+  RunAll(cases, /*seed=*/31);
+}
+
+TEST_CASE("no more blocks share a row than its loads need") {
+  const ScheduleLimits limits = ScheduleLimitsOf(*LoadDeviceSpec("h100"));
+  const auto fewest = [&](int64_t columns) {
+    int cluster = limits.row_cluster_blocks;
+    for (const Schedule& s : WalkedSchedules(SoftmaxBackward(kBf16, 4096, columns), limits)) {
+      cluster = std::min(cluster, s.cluster);
+    }
+    return cluster;
+  };
+  CHECK(fewest(20'000) == 1);
+  CHECK(fewest(32'768) == 2);
+  CHECK(fewest(50'257) == 2);
+  CHECK(fewest(100'003) == 4);
+}
+
+TEST_CASE("short rows, few rows and devices without such loads have none") {
   CHECK_FALSE(WalkedSchedules(SoftmaxBackward(kBf16, 14, 8192)).empty());
   CHECK(WalkedSchedules(SoftmaxBackward(kBf16, 14, 4096)).empty());
-  CHECK(WalkedSchedules(SoftmaxBackward(kBf16, 14, 8191)).empty());
   CHECK(WalkedSchedules(SoftmaxBackward(kBf16, 3, 8192)).empty());
   ScheduleLimits limits = kSmallDevice;
   limits.staged_bytes = 0;

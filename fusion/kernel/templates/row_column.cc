@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
@@ -50,7 +51,7 @@ class RowColumns {
       : list_(list),
         limits_(list.limits()),
         widest_(list.widest()),
-        staged_element_(StagedBytesOfElement(list, widest_)) {}
+        staged_element_(HasEnds(list.ir(), widest_) ? 0 : StagedBytesOfElement(list, widest_)) {}
 
   void Run() {
     int plain = static_cast<int>(

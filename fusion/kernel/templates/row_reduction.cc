@@ -73,20 +73,31 @@ void AddClusters(CandidateList& list, int threads, int width) {
 // Threads of a block that has an SM for itself and walks rows: fewer leave the SM's units idle.
 constexpr int kThreadsOfWalk[] = {1024, 512};
 
-// Blocks that walk long rows, the loads of the next ones ahead into shared memory. Of shorter rows
-// an SM has blocks enough that wait at other times.
+// Blocks that walk rows, the loads of the next ones ahead into shared memory, if it holds them.
+// Whether it does.
+bool AddWalk(CandidateList& list, int threads, int width, int cluster, int64_t element) {
+  if (ElementsInThread(list, threads * cluster, width) > kMaxPersistentElements) return false;
+  const int64_t clusters = SmsForClusters(list.limits().sms, cluster) / cluster;
+  Schedule s = Row(list, threads, width, 1, true);
+  s = SharedByCluster(s, cluster, std::min<int64_t>(s.blocks, clusters));
+  if (!LoopsOverRows(s, list.shape().rows)) return false;
+  s.staged = StagedBatches(list, s, element);
+  if (s.staged > 0) list.Add(s);
+  return s.staged > 0;
+}
+
+// Of long rows; of shorter ones an SM has blocks enough that wait at other times. Of rows that are
+// too long for the shared memory of one SM, as few blocks as hold them.
 void AddWalks(CandidateList& list, int width) {
-  if (!list.limits().persistent || HasEnds(list.ir(), width)) return;
+  if (!list.limits().persistent) return;
   if (ElementsInThread(list, kThreads, width) <= kHeldAlone) return;
   const int64_t element = StagedBytesOfElement(list, width);
   if (element == 0) return;
   for (int threads : kThreadsOfWalk) {
-    if (ElementsInThread(list, threads, width) > kMaxPersistentElements) continue;
-    Schedule s = Row(list, threads, width, 1, true);
-    s.blocks = std::min<int64_t>(s.blocks, list.limits().sms);
-    if (!LoopsOverRows(s, list.shape().rows)) continue;
-    s.staged = StagedBatches(list, s, element);
-    if (s.staged > 0) list.Add(s);
+    if (AddWalk(list, threads, width, 1, element)) continue;
+    for (int cluster : ClustersOfRow(list, threads, width)) {
+      if (AddWalk(list, threads, width, cluster, element)) break;
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
@@ -29,10 +30,10 @@ bool CanStage(const KernelIr& ir, const RowsAndColumns& shape, int instr, int wi
   if ((load.axes & shape.row_axes) == 0) return false;
   const Buffer& buffer = ir.buffers[load.buffer];
   if (ComputeType(buffer.dtype) != ComputeType(load.dtype)) return false;
-  const int axis = FastestAxis(ir);
-  if ((load.axes >> axis & 1) == 0 || LaneStride(load.offset, {axis, width}) == 0) return false;
-  const int together = LoadWidth(ir, instr, {axis, width});
-  return together > 1 && together * SizeBytes(buffer.dtype) >= 4;
+  const Vectors vectors = VectorsOf(ir, width);
+  if ((load.axes >> vectors.axis & 1) == 0 || LaneStride(load.offset, vectors) == 0) return false;
+  const LoadForm form = FormOfLoad(ir, instr, vectors);
+  return !form.shifted && form.width > 1 && form.width * SizeBytes(buffer.dtype) >= 4;
 }
 
 int64_t StagedBytesOfElement(const KernelIr& ir, const RowsAndColumns& shape, int width) {
