@@ -597,6 +597,7 @@ inline int64_t rg_relu(int64_t v) { return v < 0 ? 0 : v; }
 RG_HOST_MATH(floor, floor)
 RG_HOST_MATH(sqrt, sqrt)
 RG_HOST_MATH(exp, exp)
+inline float rg_exp_or_zero(float v) { return rg_exp(v); }
 RG_HOST_MATH(log, log)
 RG_HOST_MATH(exp2, exp2)
 RG_HOST_MATH(log2, log2)

@@ -9,6 +9,7 @@
 #include "codegen/print/index_text.h"
 #include "codegen/print/sized_number.h"
 #include "fusion/kernel/ir/shared_divisors.h"
+#include "fusion/kernel/ir/small_exponentials.h"
 #include "fusion/kernel/ir/streamed.h"
 #include "fusion/kernel/ir/value_range.h"
 #include "fusion/kernel/ir/vector_grid.h"
@@ -66,7 +67,8 @@ PointPrinter::PointPrinter(LaunchText* launch, const Vectors& vectors)
       known_(ir_.instrs.size(), false),
       array_(ir_.instrs.size(), false),
       accumulators_(ir_.instrs.size()),
-      reciprocals_(ir_.instrs.size(), -1) {
+      reciprocals_(ir_.instrs.size(), -1),
+      zero_where_small_(ZeroWhereSmall(ir_)) {
   for (size_t a = 0; a < axis_names_.size(); ++a) axis_names_[a] = absl::StrCat("a", a);
 }
 
@@ -242,6 +244,7 @@ std::string PointPrinter::PointwiseText(int i) const {
   for (size_t o = 0; o < instr.operands.size(); ++o) {
     operands.push_back({absl::StrCat("$", o), Ref(instr.operands[o])});
   }
+  if (zero_where_small_[i]) return absl::StrCat("rg_exp_or_zero(", Ref(instr.operands[0]), ")");
   std::string value = absl::StrReplaceAll(Info(instr.op).expr, operands);
   // Narrow integers are promoted to int by C arithmetic.
   return !IsFloat(to) && SizeBytes(to) < 4 && to != DType::kBool ? Cast(ComputeName(to), value)
@@ -360,9 +363,9 @@ void PointPrinter::LoadStaged(int i) {
     out_.Line("rg_load_pack(", stage.array, ", ", place(m), ", ", name,
               m == 0 ? std::string() : absl::StrCat(" + ", m / w), ");");
   }
-  homes_[i] = {.lane = absl::StrCat("rg_lane(", name, "[",
-                                    width_ > w ? absl::StrCat("j / ", w) : "0", "], ",
-                                    width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
+  homes_[i] = {.lane =
+                   absl::StrCat("rg_lane(", name, "[", width_ > w ? absl::StrCat("j / ", w) : "0",
+                                "], ", width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
 }
 
 void PointPrinter::LoadVector(int i) {

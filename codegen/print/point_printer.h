@@ -138,6 +138,7 @@ class PointPrinter {
   // Of a quotient of a shared divisor: the first quotient by it, which names the reciprocal; else
   // -1.
   std::vector<int> reciprocals_;
+  const std::vector<bool> zero_where_small_;  // exponentials
   bool in_lane_loop_ = false;
 };
 

@@ -37,6 +37,7 @@ constexpr absl::string_view kNumbers[] = {
     "launch_graph_us",
     "barrier_us",
     "clock_hz",
+    "rate_exponential",
     "rate_special",
     "margin_us",
     "margin_fraction",

@@ -103,7 +103,7 @@ TEST_CASE("a power is evaluated once where it is kept, and in each stage where r
     const KernelProfile profile = ProfileKernel(ir, Classify(ir));
     for (const Schedule& s : AllSchedules(ir)) {
       const GroupKernels kernels = EmitGroup({.ir = ir, .schedule = s}, Dialect::kCuda);
-      const int powers = Count(PrintKernel(kernels.launches[0]), "rg_exp(");
+      const int powers = Count(PrintKernel(kernels.launches[0]), "rg_exp_or_zero(");
       const bool keeps = KeepsCostly(profile, s);
       INFO(columns << ": " << s.Print());
       CHECK(powers == (keeps ? 1 : 2));

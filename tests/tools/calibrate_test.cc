@@ -151,7 +151,7 @@ TEST_CASE("each part of a calibration gives positive numbers of a valid spec, on
     size_t numbers;
   };
   const Part part =
-      GENERATE(Part{CalibrateLaunches, 3}, Part{CalibrateBandwidth, 4}, Part{CalibrateRates, 4},
+      GENERATE(Part{CalibrateLaunches, 3}, Part{CalibrateBandwidth, 4}, Part{CalibrateRates, 5},
                Part{CalibrateAccesses, 4}, Part{CalibrateRowWalks, 2}, Part{CalibrateSorts, 3},
                Part{CalibrateMatMuls, 7}, Part{CalibrateAttention, 1});
   const std::unique_ptr<Device> device = MakeHostDevice({});

@@ -25,11 +25,11 @@ struct RateClass {
 // what is near 1. Each link waits for the one before: nothing is divided by the same number twice,
 // of which a compiler would keep the reciprocal.
 const std::vector<RateClass>& RateClasses() {
-  static const auto* classes = new std::vector<RateClass>{
-      {"rate_divide", {{"div", true}}},
-      {"rate_exponential", {{"rsqrt", false}}},
-      {"rate_special", {{"tanh", false}, {"sigmoid", false}}},
-      {"rate_erf", {{"erf", false}}}};
+  static const auto* classes =
+      new std::vector<RateClass>{{"rate_divide", {{"div", true}}},
+                                 {"rate_exponential", {{"rsqrt", false}}},
+                                 {"rate_special", {{"tanh", false}}},
+                                 {"rate_erf", {{"erf", false}}}};
   return *classes;
 }
 

@@ -151,6 +151,7 @@ __device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
 
 __device__ __forceinline__ float rg_erf(float v) { return erff(v); }
 __device__ __forceinline__ float rg_exp(float v) { return expf(v); }
+__device__ __forceinline__ float rg_exp_or_zero(float v) { return expf(v); }
 )";
 
 }  // namespace retrograd

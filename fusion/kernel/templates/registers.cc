@@ -244,7 +244,7 @@ void CountCarried(const KernelIr& ir, KernelProfile& p) {
   }
 }
 
-// A division or slower. One by a constant is a multiplication.
+// A division, a special function or slower. A division by a constant is a multiplication.
 bool IsCostly(const KernelIr& ir, const Instr& instr) {
   if (instr.kind != InstrKind::kPointwise || Info(instr.op).cost < CostClass::kDivide) return false;
   return instr.op != Op::div || ir.instrs[instr.operands[1]].kind != InstrKind::kConstant;

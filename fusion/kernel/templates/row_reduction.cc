@@ -73,30 +73,49 @@ void AddClusters(CandidateList& list, int threads, int width) {
 // Threads of a block that has an SM for itself and walks rows: fewer leave the SM's units idle.
 constexpr int kThreadsOfWalk[] = {1024, 512};
 
-// Blocks that walk rows, the loads of the next ones ahead into shared memory, if it holds them.
-// Whether it does.
-bool AddWalk(CandidateList& list, int threads, int width, int cluster, int64_t element) {
-  if (ElementsInThread(list, threads * cluster, width) > kMaxPersistentElements) return false;
+// Two blocks walk rows that are too long for the shared memory of one SM. All clusters of a walk
+// must run at once, or the last ones take as long again. Pairs of SMs do on any device; how many
+// clusters of four and more do differs from one H100 to another.
+constexpr int kMostWalkedBlocks = 2;
+
+// Blocks, or clusters of them, that walk rows.
+Schedule WalkBy(const CandidateList& list, int threads, int width, int cluster) {
   const int64_t clusters = SmsForClusters(list.limits().sms, cluster) / cluster;
-  Schedule s = Row(list, threads, width, 1, true);
-  s = SharedByCluster(s, cluster, std::min<int64_t>(s.blocks, clusters));
-  if (!LoopsOverRows(s, list.shape().rows)) return false;
-  s.staged = StagedBatches(list, s, element);
-  if (s.staged > 0) list.Add(s);
-  return s.staged > 0;
+  const Schedule s = Row(list, threads, width, 1, true);
+  return SharedByCluster(s, cluster, std::clamp<int64_t>(clusters, 1, s.blocks));
 }
 
-// Of long rows; of shorter ones an SM has blocks enough that wait at other times. Of rows that are
-// too long for the shared memory of one SM, as few blocks as hold them.
+// Whether all that varies along rows comes through shared memory. Of rows with ends nothing is kept
+// from row to row.
+bool StagesAll(const CandidateList& list, int width) {
+  const KernelIr& ir = list.ir();
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind != InstrKind::kLoad || (instr.axes & list.shape().column_axes) == 0) continue;
+    if (!CanStage(ir, list.shape(), static_cast<int>(i), width)) return false;
+  }
+  return true;
+}
+
+// Long rows are walked, the loads of the next ones ahead into shared memory. Of shorter ones an SM
+// has blocks enough that wait at other times.
 void AddWalks(CandidateList& list, int width) {
   if (!list.limits().persistent) return;
   if (ElementsInThread(list, kThreads, width) <= kHeldAlone) return;
   const int64_t element = StagedBytesOfElement(list, width);
-  if (element == 0) return;
+  if (element == 0 || (HasEnds(list.ir(), width) && !StagesAll(list, width))) return;
   for (int threads : kThreadsOfWalk) {
-    if (AddWalk(list, threads, width, 1, element)) continue;
-    for (int cluster : ClustersOfRow(list, threads, width)) {
-      if (AddWalk(list, threads, width, cluster, element)) break;
+    absl::InlinedVector<int, 4> clusters = ClustersOfRow(list, threads, width);
+    clusters.insert(clusters.begin(), 1);
+    for (int cluster : clusters) {
+      if (cluster > kMostWalkedBlocks) break;
+      Schedule s = WalkBy(list, threads, width, cluster);
+      if (!LoopsOverRows(s, list.shape().rows)) break;
+      if (ElementsInThread(list, threads * cluster, width) > kMaxPersistentElements) continue;
+      s.staged = StagedBatches(list, s, element);
+      if (s.staged == 0) continue;
+      list.Add(s);
+      break;
     }
   }
 }

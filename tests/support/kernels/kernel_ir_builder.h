@@ -50,7 +50,7 @@ class KernelIrBuilder {
   }
   int Do(Op op, std::vector<int> operands) {
     const DType dtype = Info(op).type_rule == TypeRule::kCompare ? DType::kBool
-                        : op == Op::where                        ? ir_.instrs[operands[1]].dtype
+                        : op == Op::where                        ? ir_.instrs[operands.at(1)].dtype
                                                                  : ir_.instrs[operands[0]].dtype;
     return Add({.kind = InstrKind::kPointwise, .op = op, .dtype = dtype, .operands = operands});
   }
