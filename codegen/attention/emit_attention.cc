@@ -263,7 +263,8 @@ class Writer {
     const bool wide = ComputeType(call_.dtype) == DType::kFp64;
     out_.Line("// A query that sees no key has a log-sum-exp of minus infinity.");
     out_.Line("const real weight = row_lse == -",
-              wide ? spelling.infinity_f64 : spelling.infinity_f32, " ? 0 : rg_exp(s - row_lse);");
+              wide ? spelling.infinity_f64 : spelling.infinity_f32,
+              " ? 0 : ", wide ? "rg_exp" : "rg_exp_or_zero", "(s - row_lse);");
     if (call_.dropout_p > 0) {
       out_.Line("const bool kept = dropout.keeps(static_cast<int>(b * ", Sized(heads_),
                 " + h), static_cast<int>(i), static_cast<int>(j));");
