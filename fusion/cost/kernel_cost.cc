@@ -45,17 +45,18 @@ int64_t Bandwidth(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   return std::max<int64_t>(std::min(bandwidth, BandwidthOfBlocks(s, f, d)), 1);
 }
 
-// Of what later stages of rows read again, the bytes that the caches have lost by then: between two
-// stages of a row, the rows of all blocks that are resident beside it are read.
-int64_t LostBytes(const KernelProfile& p, const Schedule& s, const Footprint& f, int64_t looped,
-                  const DeviceSpec& d) {
-  if (looped == 0) return 0;
+// Of what later stages of rows read again, the bytes that the caches have lost by then: while a row
+// goes from one stage to the next, all blocks that are resident beside it move what a stage of their
+// rows does.
+int64_t LostBytes(const KernelProfile& p, const Schedule& s, const Footprint& f,
+                  const KernelTraffic& t, const DeviceSpec& d) {
+  if (t.looped == 0) return 0;
   const int64_t blocks =
       std::min(RowBlocks(s), Product({d.sms, std::max<int64_t>(f.blocks_per_sm, 1)}));
   const int64_t all = std::max<int64_t>(p.shape.shape.rows, 1);
   const int64_t rows = std::min(Product({blocks, s.rows_per_block, s.rows_per_thread}), all);
-  const int64_t read_once = looped / std::max(p.stages.row_stages, 1);
-  return looped - CachedBytes(looped, MulDiv(read_once, rows, all), d);
+  const int64_t of_stage = (t.read + t.written + t.looped) / (p.stages.row_stages + 1);
+  return t.looped - CachedBytes(t.looped, MulDiv(of_stage, rows, all), d);
 }
 
 // What reads take where an SM has too few bytes in flight; 0 where it has enough. A read that a
@@ -233,7 +234,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   const Schedule s = WorkingLaunch(ir, chosen);
   Price price{.footprint = f};
   KernelTraffic t = work_.Traffic(s);
-  const int64_t lost = LostBytes(p, s, f, t.looped, d);
+  const int64_t lost = LostBytes(p, s, f, t, d);
   t.weighted += lost;
   t.cache -= lost;
   price.read_bytes = t.read;

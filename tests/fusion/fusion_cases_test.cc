@@ -150,11 +150,12 @@ TEST_CASE("column sums whose accumulators exceed the register file are not kept 
   CHECK(kept < kRegisterFile / 2);  // the rows that are under way want registers as well
   CHECK(plan.groups().size() == 2);
   // Nor does each op or sum go alone: dy, x, eight t and dx once, dy and x again, or little more.
-  // Few threads with much under way compute a part of the time in which nothing is loaded.
+  // Few threads with much under way compute a part of the time in which nothing is loaded, and most
+  // of what is read again has left the caches: the t pass through them in between.
   int64_t moved = 0;
   for (const Group& group : plan.groups()) moved += group.read_bytes + group.written_bytes;
   CHECK(moved < 15.1 * Matrix(wide));
-  CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.52);
+  CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.62);
   // Blocks that share rows leave each fewer sums, and are planned where that costs no more.
   const CasePlan shared(LayerNormWithSums(wide, SiblingOf::kNormResult, 8));
   CHECK(shared.summary().cost_ps <= plan.summary().cost_ps);
@@ -189,9 +190,9 @@ TEST_CASE(
     }
     CHECK(plan.groups().size() > 1);
     // Separated once: dy, x, the residual and eight t, dx written, dy and x again for the norm's
-    // mean.
+    // mean, of which caches have lost the most where columns are 16384.
     CHECK(plan.groups().size() <= 3);
-    CHECK(plan.OverFloor(14 * Matrix(wide)) < 1.5);
+    CHECK(plan.OverFloor(14 * Matrix(wide)) < 1.59);
     const CasePlan shared(RmsNormWithScaleSums(wide, 8));
     CHECK(shared.summary().cost_ps <= plan.summary().cost_ps);
   }
