@@ -4,8 +4,10 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/plans/plan_of.h"
 
 namespace retrograd {
@@ -38,6 +40,40 @@ TEST_CASE("what rows are read for again comes from memory where the cache cannot
   const int64_t few = PlanOf(narrow, d).plan.summary.price_ps;
   d.cache_bytes *= 10;
   CHECK(PlanOf(narrow, d).plan.summary.price_ps == few);
+}
+
+// y - the mean of its row, times the product of `others` more operands.
+KernelIr ReadTwice(int64_t rows, int64_t columns, int others) {
+  KernelIrBuilder b({rows, columns});
+  const int64_t all = rows * columns;
+  const IndexExpr at = A(0) * columns + A(1);
+  const int y = b.Cast(b.Load(b.In(DType::kBf16, all), at), DType::kFp32);
+  int made = b.Do(Op::sub, {y, b.Reduce(Op::sum, y, AxisMask{2})});
+  for (int i = 0; i < others; ++i) {
+    made = b.Do(Op::mul, {made, b.Cast(b.Load(b.In(DType::kBf16, all), at), DType::kFp32)});
+  }
+  b.Store(b.Cast(made, DType::kBf16), b.Out(DType::kBf16, all), at);
+  return b.Build();
+}
+
+TEST_CASE("what a stage moves beside the row that is read again takes its place in the caches") {
+  const DeviceSpec d = Device("h200");
+  DeviceSpec roomy = d;
+  roomy.cache_bytes *= 100;
+  const auto lost = [&](int others) {
+    const KernelIr ir = ReadTwice(4096, 24'000, others);
+    const KernelProfile profile = ProfileKernel(ir, Classify(ir));
+    for (const Schedule& s : CandidateSchedules(ir, Classify(ir), ScheduleLimitsOf(d))) {
+      const bool again = s.kind == Template::kRowReduction && !s.persistent && s.split == 1;
+      if (!again || s.threads_per_row != 512 || s.vector_width != 8) continue;
+      return KernelPricer(ir, profile, d).Of(s).ps - KernelPricer(ir, profile, roomy).Of(s).ps;
+    }
+    return int64_t{-1};
+  };
+  // What is under way takes 29 MB, of which this cache keeps all; with four operands more, 67 MB.
+  const int64_t again = MulDiv(int64_t{4096} * 24'000 * 2, kPsPerSecond, d.hbm_bytes_per_s);
+  CHECK(lost(0) == 0);
+  CHECK(lost(4) > again / 2);
 }
 
 TEST_CASE("a cache keeps all, a part that shrinks evenly, or nothing of what was written") {

@@ -59,6 +59,10 @@ TEST_CASE("what is known to be no small number has room for a term of zero") {
     const int sum = b.Do(Op::add, {p, b.Constant(1, kF32)});
     return b.Do(Op::mul, {b.Do(Op::log, {sum}), y});
   }));
+  CHECK(MayBeZero([](auto& b, int p, int y) {
+    const int sum = b.Do(Op::add, {p, b.Constant(1, kF32)});
+    return b.Do(Op::log, {b.Do(Op::mul, {sum, y})});
+  }));
 }
 
 TEST_CASE("exponentials that are stored, and those of fp64, stay") {
