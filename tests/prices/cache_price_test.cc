@@ -70,10 +70,10 @@ TEST_CASE("what a stage moves beside the row that is read again takes its place 
     }
     return int64_t{-1};
   };
-  // What is under way takes 29 MB, of which this cache keeps all; with four operands more, 67 MB.
+  // Of 29 MB under way this cache keeps all; with ten operands more it is 80 MB or more.
   const int64_t again = MulDiv(int64_t{4096} * 24'000 * 2, kPsPerSecond, d.hbm_bytes_per_s);
-  CHECK(lost(0) == 0);
-  CHECK(lost(4) > again / 2);
+  CHECK(lost(0) < again / 50);
+  CHECK(lost(10) > again / 2);
 }
 
 TEST_CASE("a cache keeps all, a part that shrinks evenly, or nothing of what was written") {
