@@ -15,7 +15,8 @@ std::string Shared() {
 }  // namespace
 
 std::string CudaPrelude() {
-  return absl::StrCat(kCudaDialect, kCudaBf16, kCudaCopies, kCudaFp16AndFp8, kCudaFunctions, Shared());
+  return absl::StrCat(kCudaDialect, kCudaBf16, kCudaCopies, kCudaFp16AndFp8, kCudaFunctions,
+                      Shared());
 }
 
 std::string HipPrelude() { return absl::StrCat(kHipDialect, Shared()); }

@@ -10,7 +10,7 @@ extern const char kCudaDialect[];     // integer types, launches, warps, words, 
 extern const char kCudaBf16[];        // types of fp8 and bf16, conversions of bf16, max and min
 extern const char kCudaCopies[];      // asynchronous copies into shared memory
 extern const char kCudaFp16AndFp8[];  // conversions; of fp8 where there are instructions for them
-extern const char kCudaFunctions[];  // erf and exp, of fewer instructions than the library has
+extern const char kCudaFunctions[];   // erf and exp, of fewer instructions than the library has
 
 // What HIP spells in a way of its own: all of the above.
 extern const char kHipDialect[];
