@@ -86,13 +86,13 @@ class Model:
         if not ablation_models.knows(self.name):
             return self.name
         import torch
-        from retrograd import bundle
+        from retrograd.atomic_file import write_atomically
         from retrograd.translate import translate
 
         where = "cpu" if self.options.device == "host" else "cuda"
         graph, _ = translate(ablation_models.capture(self.name, where), self.name)
         path = self.options.graphs / f"{self.name}.bwd.pb"
-        bundle.write_atomically(path, graph.SerializeToString(deterministic=True))
+        write_atomically(path, graph.SerializeToString(deterministic=True))
         if where == "cuda":  # of the model nothing but the graph is needed
             gc.collect()
             torch.cuda.empty_cache()

@@ -167,9 +167,7 @@ def main():
         for name, row in zip(names, pool.map(in_lane, names), strict=True):
             result["models"][name] = row
     if options.out:
-        part = options.out.with_suffix(".part")
-        part.write_text(json.dumps(result, indent=1) + "\n")
-        part.rename(options.out)
+        run.write_row(options.out, result)
 
 
 if __name__ == "__main__":

@@ -226,6 +226,7 @@ def main():
         return plot(options.plot)
     import run
     from measure import one_model
+    from retrograd.atomic_file import write_atomically
 
     unknown = [name for name in options.names if name not in MODELS]
     if unknown:
@@ -248,9 +249,7 @@ def main():
         result.setdefault("distances", {})[name] = told(result["curves"][name])
         print(name, json.dumps(result["distances"][name]), flush=True)
     if options.out:
-        part = options.out.with_suffix(".part")
-        part.write_text(json.dumps(result) + "\n")
-        part.rename(options.out)
+        write_atomically(options.out, (json.dumps(result) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -199,13 +199,13 @@ class Op:
     def our_side(self, captured):
         import torch
         from measure import float64, one_model, ours, pytorch, watch
-        from retrograd import bundle
+        from retrograd.atomic_file import write_atomically
         from retrograd.translate import translate
 
         folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="retrograd_ops_"))
         path = pathlib.Path(folder, f"{self.name}.bwd.pb")
         graph, constants = translate(captured, self.name)
-        bundle.write_atomically(path, graph.SerializeToString(deterministic=True))
+        write_atomically(path, graph.SerializeToString(deterministic=True))
         tensors = [i.recorded for i in captured.inputs]
         device = tensors[0].device
         tensors += [t.to(device) for t in constants.values()]

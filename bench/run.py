@@ -53,10 +53,9 @@ def finished(path, key):
 
 def write_row(path, row):
     """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".part")
-    temporary.write_text(json.dumps(row, indent=1) + "\n")
-    os.replace(temporary, path)
+    from retrograd.atomic_file import write_atomically
+
+    write_atomically(path, (json.dumps(row, indent=1) + "\n").encode())
 
 
 def environment():

@@ -27,6 +27,8 @@ import warnings
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "models"), str(ROOT / "python")]
 
+import run  # noqa: E402
+
 MODELS = [
     "golf_gpt_34m_b32", "golf_plain_b48", "llama_small", "bert_base", "gpt2", "mixer_b16",
     "resnet50_b2", "resnet18_b1", "mobilenetv3_b2", "efficientnet_b0_b2", "convnext_tiny_b2",
@@ -264,15 +266,11 @@ class Kept:
 
     def add(self, side, figures):
         self.row["sides"][side] = figures
-        written = self._part.with_suffix(".writing")
-        written.write_text(json.dumps(self.row, indent=1) + "\n")
-        written.rename(self._part)
+        run.write_row(self._part, self.row)
 
     def end(self):
         self._part.unlink(missing_ok=True)
-        written = self._path.with_suffix(".writing")
-        written.write_text(json.dumps(self.row, indent=1) + "\n")
-        written.rename(self._path)
+        run.write_row(self._path, self.row)
 
 
 def measure_model(options):
@@ -344,7 +342,6 @@ def main():
     parser.add_argument("--command", default=" ".join(["bench/training.py", *sys.argv[1:]]),
                         help=argparse.SUPPRESS)  # fmt: skip
     options = parser.parse_args()
-    import run
     from tables import training_table
 
     why = run.missing(options.device)

@@ -21,7 +21,8 @@ import time
 import torch
 import zoo
 from measure import float64, ours, pytorch, watch
-from retrograd import bundle, dtypes, schema
+from retrograd import dtypes, schema
+from retrograd.atomic_file import write_atomically
 from retrograd.errors import ExportError
 from retrograd.export import captured_backwards
 from retrograd.translate import translate
@@ -99,7 +100,7 @@ def _capture(name, device):
 def _our_side(captured, name, library, repeat, scratch, graphs, say):
     path = graphs / f"{name}.bwd.pb"
     graph, constants = translate(captured, name)
-    bundle.write_atomically(path, graph.SerializeToString(deterministic=True))
+    write_atomically(path, graph.SerializeToString(deterministic=True))
     inputs = [i.recorded for i in captured.inputs]
     device = inputs[0].device
     inputs += [t.to(device) for t in constants.values()]

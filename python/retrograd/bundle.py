@@ -6,14 +6,13 @@ graph, torch.
 """
 
 import json
-import os
-import pathlib
 import struct
-import tempfile
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import save
+
+from retrograd.atomic_file import write_atomically
 
 FORMAT = "retrograd.bundle.v1"
 
@@ -43,20 +42,3 @@ def read(path):
             kind, index = key.split("/")
             (inputs if kind == "input" else gradients)[int(index)] = file.get_tensor(key)
     return inputs, gradients
-
-
-def write_atomically(path, data):
-    """Writes a temporary file beside `path` and renames it, so that no reader sees half a file."""
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -5,6 +5,7 @@ import pathlib
 import torch
 
 from retrograd import bundle as bundles
+from retrograd.atomic_file import write_atomically
 from retrograd.capture import capture_backward
 from retrograd.errors import ExportError
 from retrograd.names import TensorNames
@@ -96,7 +97,7 @@ def loss_of(result):
 def _write(captured, stem, bundle):
     graph, constants = translate(captured, stem.name)
     path = stem.with_name(stem.name + SUFFIX)
-    bundles.write_atomically(path, graph.SerializeToString(deterministic=True))
+    write_atomically(path, graph.SerializeToString(deterministic=True))
     if bundle:
         where = stem.with_name(stem.name + ".safetensors") if bundle is True else bundle
         inputs = {i: schema_dtype(p.recorded) for i, p in enumerate(captured.inputs)}

@@ -93,7 +93,7 @@ def test_an_ablation_measures_what_differs_and_stops_in_time(tmp_path):
              "persistent reductions,matmul epilogues,graph capture",
              "--repeat", "2", "--budget", str(budget), "--library", LIBRARY, "--out", out,
              "--cache", tmp_path / "cache"],
-            check=True, capture_output=True,
+            check=True,
         )  # fmt: skip
         return {row["model"]: row for row in json.loads(out.read_text())["models"]}
 
@@ -123,7 +123,7 @@ def test_what_compilers_lose_where_sizes_vary_is_ablated_for_both_kinds(tmp_path
         [sys.executable, conftest.ROOT / "bench/ablate.py", "--device", "host", "--spec", "h200",
          *names, "--parts", ",".join(three_parts_table.PARTS), "--predict",
          "--budget", "600", "--library", LIBRARY, "--out", out, "--cache", tmp_path / "cache"],
-        check=True, capture_output=True,
+        check=True,
     )  # fmt: skip
     result = json.loads(out.read_text())
     static, dynamic = result["models"]

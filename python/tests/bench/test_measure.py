@@ -78,12 +78,12 @@ def small_backward():
 
 @needs_library
 def test_ours_runs_in_this_process_on_the_captured_tensors(tmp_path):
-    from retrograd import bundle
+    from retrograd.atomic_file import write_atomically
     from retrograd.translate import translate
 
     result, inputs = small_backward()
     graph, constants = translate(result, "small")
-    bundle.write_atomically(tmp_path / "small.bwd.pb", graph.SerializeToString())
+    write_atomically(tmp_path / "small.bwd.pb", graph.SerializeToString())
     with ours.Backward(LIBRARY, tmp_path / "small.bwd.pb", "host") as backward:
         gradients = ours.room_for(result.outputs, torch.device("cpu"))
         backward.bind([*inputs, *constants.values()], gradients)

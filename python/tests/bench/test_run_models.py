@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -50,6 +51,23 @@ def test_a_file_that_is_damaged_or_of_something_else_is_measured_again(tmp_path,
 
     assert run.run_all(["model"], options(tmp_path), KEY, start) == []
     assert started == ["model"]
+
+
+def test_rows_whose_names_begin_alike_are_written_at_once(tmp_path, monkeypatch):
+    """Models measured by processes side by side, each with a file of its own."""
+    static, dynamic = tmp_path / "gpt2.static", tmp_path / "gpt2.dynamic"
+    replace = os.replace
+
+    def another_writes_meanwhile(source, target):
+        monkeypatch.setattr(os, "replace", replace)
+        run.write_row(dynamic, row("dynamic"))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", another_writes_meanwhile)
+    run.write_row(static, row("static"))
+    assert json.loads(static.read_text()) == row("static")
+    assert json.loads(dynamic.read_text()) == row("dynamic")
+    assert sorted(tmp_path.iterdir()) == [dynamic, static]
 
 
 def test_a_model_that_fails_stops_no_other(tmp_path, capsys):

@@ -6,7 +6,7 @@ import single_op
 import torch
 from built_library import LIBRARY, needs_library
 from measure import ours
-from retrograd import bundle
+from retrograd.atomic_file import write_atomically
 from retrograd.export import captured_backwards
 from retrograd.translate import translate
 from test_rows import attention
@@ -20,7 +20,7 @@ on_a_gpu = pytest.mark.skipif(
 
 
 def written(graph, path):
-    bundle.write_atomically(path, graph.SerializeToString())
+    write_atomically(path, graph.SerializeToString())
     return path
 
 

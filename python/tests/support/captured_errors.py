@@ -2,7 +2,7 @@
 
 import torch
 from measure import float64, ours
-from retrograd import bundle
+from retrograd.atomic_file import write_atomically
 from retrograd.translate import translate
 
 
@@ -10,7 +10,7 @@ def of_ours_and_pytorch(captured, library, path):
     """(ours, PyTorch's): the relative error of each gradient, in the order of the outputs. library:
     libretrograd.so; path: NAME.bwd.pb, where the graph is written."""
     graph, constants = translate(captured, path.name.removesuffix(".bwd.pb"))
-    bundle.write_atomically(path, graph.SerializeToString())
+    write_atomically(path, graph.SerializeToString())
     with ours.Backward(library, path, "host", spec="h200") as backward:
         gradients = ours.room_for(captured.outputs, torch.device("cpu"))
         backward.bind([*(i.recorded for i in captured.inputs), *constants.values()], gradients)
