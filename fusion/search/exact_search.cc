@@ -93,7 +93,8 @@ class ExactSearch::Run {
   }
 
   // Enters every step from the state: connected sets that need nothing undone outside themselves,
-  // grown from one atom by a neighbour at a time with the undone atoms that it follows from.
+  // grown from one atom by a neighbour at a time with the undone atoms that it follows from. Where
+  // what is left falls apart, steps of the first component come first.
   bool Expand(AtomMask done, int64_t cost) {
     if (++expanded_ > s_.limits_.max_downsets) return false;
     const RegionMasks& m = s_.masks_;
@@ -103,7 +104,7 @@ class ExactSearch::Run {
     auto push = [&](AtomMask set) {
       if (seen_.Add(set).second && !Separated(set)) stack_.push_back(set);
     };
-    ForEachBit(left, [&](int i) {
+    ForEachBit(m.FirstComponent(left), [&](int i) {
       if ((m.predecessors(i) & left) == 0) push(Bit(i));
     });
     const int64_t most_steps =
@@ -112,9 +113,15 @@ class ExactSearch::Run {
       if (++steps_ > most_steps) return false;
       const AtomMask set = stack_.back();
       stack_.pop_back();
-      AtomMask rim = 0;
-      ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
-      ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
+      AtomMask rim = 0, never = set;
+      ForEachBit(set, [&](int i) {
+        rim |= m.neighbours(i);
+        never |= m.conflicts(i);
+      });
+      ForEachBit(rim & left & ~never, [&](int i) {
+        const AtomMask grown = Bit(i) | (m.ancestors(i) & left);
+        if ((grown & ~set & never) == 0) push(set | grown);
+      });
       if (!JoinsWhole(set) || !m.MayBeEpilogues(set)) continue;
       if (const GroupPrice** priced = s_.prices_.Find(set)) {
         if (*priced != nullptr && (*priced)->feasible) {

@@ -29,7 +29,7 @@ namespace retrograd {
 struct SearchLimits {
   int64_t max_downsets = 20'000;       // states entered
   int64_t max_steps = 20'000;          // groups looked at
-  int64_t max_steps_of_state = 2'000;  // of them, as the next step from one state
+  int64_t max_steps_of_state = 4'000;  // of them, as the next step from one state
   int64_t max_work = 20'000;           // GroupPrice::work of the kernels priced
   int64_t max_ops = kShortOps;         // of a kernel of several atoms
 };

@@ -25,6 +25,19 @@ AtomMask Holding(const std::vector<Atom>& atoms, Fn fn) {
   return mask;
 }
 
+// Whether no kernel holds the op and the scatter: there is one scatter in a kernel, which walks its
+// positions, and what is folded beside it are elements of one position
+// (fusion/kernel/templates/scatter_add.cc).
+bool NeverBesideScatter(const BackwardGraph& g, NodeId id, NodeId scatter) {
+  if (g.pattern(id) == Pattern::kScatter) return id != scatter;
+  if (g.pattern(id) != Pattern::kReduction) return false;
+  const TensorType& values = g.type(g.operands(scatter)[2]);
+  const int64_t positions = values.shape[g.node(scatter).attrs.Int("axis")];
+  const int64_t folded =
+      g.type(g.operands(id)[0]).elements() / std::max<int64_t>(g.type(id).elements(), 1);
+  return folded > values.elements() / std::max<int64_t>(positions, 1);
+}
+
 }  // namespace
 
 RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pricer)
@@ -32,6 +45,7 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
       neighbours_(atoms.size()),
       ancestors_(atoms.size()),
       descendants_(atoms.size()),
+      conflicts_(atoms.size()),
       pricer_(pricer),
       product_ps_(atoms.size(), 0) {
   RG_CHECK(atoms.size() <= kMaxMaskedAtoms);
@@ -48,14 +62,16 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
   for (int i = 0; i < size(); ++i) {
     for (const Group* product : pricer.epilogue_roots().In(atoms[i].ops)) {
       epilogue_roots_ |= Bit(i);
-      product_ps_[i] += product->price_ps;
+      product_ps_[i] += LeastProductPs(*product, pricer.device());
     }
   }
   FindProducts(atoms);
+  FindConflicts(atoms);
   CountBytes(atoms, pricer);
   CountUncached(pricer.device());
   JoinEqual();
   TakeOwn();
+  FindSplits();
 }
 
 void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer) {
@@ -195,6 +211,43 @@ void RegionMasks::FindProducts(const std::vector<Atom>& atoms) {
   }
 }
 
+void RegionMasks::FindConflicts(const std::vector<Atom>& atoms) {
+  const auto conflict = [&](AtomMask some, AtomMask others) {
+    ForEachBit(some, [&](int i) { conflicts_[i] |= others; });
+    ForEachBit(others, [&](int i) { conflicts_[i] |= some; });
+  };
+  for (const Product& p : products_) conflict(p.atom, all() & ~p.followers & ~p.atom);
+  const BackwardGraph& g = pricer_.graph();
+  for (int i = 0; i < size(); ++i) {
+    for (NodeId scatter : atoms[i].ops) {
+      if (g.pattern(scatter) != Pattern::kScatter) continue;
+      const AtomMask apart =
+          Holding(atoms, [&](NodeId id) { return NeverBesideScatter(g, id, scatter); });
+      conflict(Bit(i), apart & ~Bit(i));
+    }
+  }
+}
+
+std::vector<RegionMasks::Split> RegionMasks::SplitsOf(AtomMask atoms) const {
+  std::vector<Split> splits;
+  ForEachBit(atoms, [&](int i) {
+    const AtomMask conflicts = conflicts_[i] & atoms & ~LowBits(i);
+    if (conflicts != 0) splits.push_back({Bit(i), conflicts});
+  });
+  return splits;
+}
+
+void RegionMasks::FindSplits() {
+  for (Read& r : reads_) r.splits = SplitsOf(r.producer | r.readers);
+  for (Write& w : writes_) w.splits = SplitsOf(w.producer | w.readers);
+}
+
+bool RegionMasks::IsSplit(const std::vector<Split>& splits, AtomMask set) {
+  return std::any_of(splits.begin(), splits.end(), [&](const Split& split) {
+    return (split.atom & set) != 0 && (split.conflicts & set) != 0;
+  });
+}
+
 bool RegionMasks::MayBeEpilogues(AtomMask set) const {
   if ((set & epilogue_roots_) == 0) return true;
   return std::all_of(products_.begin(), products_.end(), [&](const Product& p) {
@@ -220,16 +273,19 @@ AtomMask RegionMasks::Closure(AtomMask set) const {
   return set | (above & below);
 }
 
-MovedBytes RegionMasks::LeastBytes(AtomMask set) const {
+MovedBytes RegionMasks::LeastBytes(AtomMask set, AtomMask beside) const {
   MovedBytes bytes;
   ForEachBit(set, [&](int i) { bytes += own_[i]; });
   for (const Read& r : reads_) {
-    if ((r.readers & set) != 0 && (r.producer & set) == 0) {
-      bytes.Add(r.bytes, r.uncached, r.fresh);
-    }
+    if ((r.readers & set) == 0) continue;
+    if ((r.producer & beside) == 0) bytes.Add(r.bytes, r.uncached, r.fresh);
+    if (IsSplit(r.splits, set)) bytes.Add(r.bytes, r.uncached, r.fresh);
   }
   for (const Write& w : writes_) {
-    if ((w.producer & set) != 0 && (w.readers & ~set) != 0) bytes.Add(w.bytes, w.bytes, false);
+    if ((w.producer & set) == 0) continue;
+    if ((w.readers & ~beside) != 0 || IsSplit(w.splits, set)) {
+      bytes.Add(w.bytes, w.bytes, false);
+    }
   }
   return bytes;
 }
@@ -248,8 +304,33 @@ int64_t RegionMasks::LeastPs(AtomMask set) const {
 
 int64_t RegionMasks::LeastPsOfAll(AtomMask set) const {
   const int64_t rest = pricer_.LeastPsOfAll(LeastBytes(set));
-  if ((set & epilogue_roots_) == 0) return rest;
-  return LeastWithEpiloguePs(ProductsPs(set), rest, pricer_.device());
+  const AtomMask roots = set & epilogue_roots_;
+  if (roots == 0) return rest;
+  const int64_t products_ps = ProductsPs(set);
+  const int64_t together = LeastWithEpiloguePs(products_ps, rest, pricer_.device());
+  const AtomMask apart = set & ~FollowersOf(roots);
+  if (apart == 0) return together;
+  return std::max(together,
+                  products_ps + pricer_.LeastPsOfAll(LeastBytes(apart, set & ~epilogue_roots_)));
+}
+
+AtomMask RegionMasks::FollowersOf(AtomMask roots) const {
+  AtomMask followers = 0;
+  for (const Product& p : products_) {
+    if ((roots & p.atom) != 0) followers |= p.followers;
+  }
+  return followers;
+}
+
+AtomMask RegionMasks::FirstComponent(AtomMask set) const {
+  AtomMask component = set & -set;
+  for (AtomMask rim = component; rim != 0;) {
+    AtomMask beside = 0;
+    ForEachBit(rim, [&](int i) { beside |= neighbours_[i]; });
+    rim = beside & set & ~component;
+    component |= rim;
+  }
+  return component;
 }
 
 }  // namespace retrograd

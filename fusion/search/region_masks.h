@@ -31,6 +31,8 @@ class RegionMasks {
   AtomMask predecessors(int i) const { return predecessors_[i]; }
   AtomMask ancestors(int i) const { return ancestors_[i]; }
   AtomMask neighbours(int i) const { return neighbours_[i]; }
+  // Atoms that no kernel holds beside this one, whatever else it holds.
+  AtomMask conflicts(int i) const { return conflicts_[i]; }
 
   // What any atom of the set reads, some of it perhaps in the set.
   AtomMask PredecessorsOf(AtomMask set) const;
@@ -42,32 +44,49 @@ class RegionMasks {
   bool MayBeEpilogues(AtomMask set) const;
   // The least bytes that a kernel of these atoms, or several, move; what an epilogue root moves is
   // not among them.
-  MovedBytes LeastBytes(AtomMask set) const;
+  MovedBytes LeastBytes(AtomMask set) const { return LeastBytes(set, set); }
   // The least that one kernel of these atoms takes, and that any number of kernels take together.
   int64_t LeastPs(AtomMask set) const;
   int64_t LeastPsOfAll(AtomMask set) const;
+  // The atoms of the set that hang together with its first one. Nothing of it waits for the others.
+  AtomMask FirstComponent(AtomMask set) const;
 
  private:
-  int64_t ProductsPs(AtomMask set) const;  // of the epilogue roots in the set
+  // The same where any of these kernels may hold atoms of `beside`, too.
+  MovedBytes LeastBytes(AtomMask set, AtomMask beside) const;
+  int64_t ProductsPs(AtomMask set) const;      // of the epilogue roots in the set
+  AtomMask FollowersOf(AtomMask roots) const;  // of any of these epilogue roots, and they
   void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
   void CountUncached(const DeviceSpec& device);
   void JoinEqual();  // bytes that count for the same sets, so that a bound adds up few numbers
   void TakeOwn();    // those that count for one atom, whatever else is in the set
 
-  // Bytes read if a reader is in the set and the producer is not.
+  // An atom and its conflicts, all of which make or read one value.
+  struct Split {
+    AtomMask atom = 0, conflicts = 0;
+  };
+  // Whether these atoms make or read the value in two kernels.
+  static bool IsSplit(const std::vector<Split>& splits, AtomMask set);
+  std::vector<Split> SplitsOf(AtomMask atoms) const;
+  void FindSplits();
+
+  // Bytes read if a reader is in the set and the producer is not, and once more if they are split.
   struct Read {
     AtomMask producer = 0, readers = 0;
     int64_t bytes = 0;
     bool fresh = false;    // written earlier in this backward
     int64_t uncached = 0;  // of bytes, whatever else the kernel that reads them does
+    std::vector<Split> splits;
   };
-  // Bytes written if the producer is in the set and, unless it escapes, a reader is not.
+  // Bytes written if the producer is in the set and, unless it escapes, a reader is not, or they
+  // are split.
   struct Write {
     AtomMask producer = 0, readers = 0;
     int64_t bytes = 0;
     bool escapes = false;
+    std::vector<Split> splits;
   };
-  std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_;
+  std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_, conflicts_;
   std::vector<Read> reads_;      // but those of one atom from outside the region
   std::vector<Write> writes_;    // but those that escape
   std::vector<MovedBytes> own_;  // by atom: the others
@@ -78,6 +97,7 @@ class RegionMasks {
     std::vector<AtomMask> readers;  // for each op that reads it: the atoms that hold this op
   };
   void FindProducts(const std::vector<Atom>& atoms);
+  void FindConflicts(const std::vector<Atom>& atoms);
 
   const GroupPricer& pricer_;
   std::vector<Product> products_;

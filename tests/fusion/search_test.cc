@@ -18,6 +18,7 @@
 #include "models/models.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
+#include "tests/support/search/brute_force.h"
 
 namespace retrograd {
 namespace {
@@ -68,71 +69,6 @@ DeviceSpec SmallDevice(uint32_t seed) {
   device.bytes_in_flight_per_sm = 256;
   return device;
 }
-
-// Whether the atoms of a set hang together by edges or shared tensors.
-bool Connected(const RegionMasks& masks, AtomMask set) {
-  AtomMask reached = set & -set, before = 0;
-  while (reached != before) {
-    before = reached;
-    ForEachBit(before, [&](int i) { reached |= masks.neighbours(i) & set; });
-  }
-  return reached == set;
-}
-
-// The least cost over all sequences of legal groups; nullopt if there is none. Brute force: every
-// set of atoms that can come next is tried after every set that can be done, without a bound.
-class BruteForce {
- public:
-  BruteForce(ExactSearch& prices, const GroupPricer& pricer,
-             std::function<bool(AtomMask)> allowed = {})
-      : prices_(prices), pricer_(pricer), allowed_(std::move(allowed)) {}
-
-  std::optional<int64_t> LeastCost() {
-    const RegionMasks& masks = prices_.masks();
-    best_.assign(size_t{1} << masks.size(), std::nullopt);
-    best_[0] = 0;
-    for (AtomMask done = 0; done < masks.all(); ++done) {
-      if (best_[done]) Extend(0, done, 0);
-    }
-    return best_[masks.all()];
-  }
-
- private:
-  // Every choice of atoms from `atom` on that can be computed together with the set after `done`;
-  // atoms stand in topological order.
-  void Extend(int atom, AtomMask done, AtomMask set) {
-    const RegionMasks& masks = prices_.masks();
-    if (atom == masks.size()) {
-      if (set != 0) Try(done, set);
-      return;
-    }
-    Extend(atom + 1, done, set);
-    const bool ready = (masks.predecessors(atom) & ~(done | set)) == 0;
-    if (ready && (done & Bit(atom)) == 0) Extend(atom + 1, done, set | Bit(atom));
-  }
-
-  void Try(AtomMask done, AtomMask set) {
-    const std::optional<int64_t> cost = CostOf(set);
-    if (!cost) return;
-    std::optional<int64_t>& slot = best_[done | set];
-    if (!slot || *best_[done] + *cost < *slot) slot = *best_[done] + *cost;
-  }
-
-  std::optional<int64_t> CostOf(AtomMask set) {
-    const auto [at, added] = costs_.try_emplace(set);
-    if (added && Connected(prices_.masks(), set) && (!allowed_ || allowed_(set))) {
-      const GroupPrice& price = prices_.PriceOf(set);
-      if (price.feasible) at->second = pricer_.Cost(price, (set & (set - 1)) != 0);
-    }
-    return at->second;
-  }
-
-  ExactSearch& prices_;
-  const GroupPricer& pricer_;
-  const std::function<bool(AtomMask)> allowed_;
-  std::vector<std::optional<int64_t>> best_;  // by what is done
-  absl::flat_hash_map<AtomMask, std::optional<int64_t>> costs_;
-};
 
 TEST_CASE("the search finds what brute force over all legal partitions finds") {
   int compared = 0, fused = 0;
