@@ -2,25 +2,16 @@
 #ifndef RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_
 #define RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_
 
-#include <bit>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fusion/pricing/group_pricer.h"
+#include "fusion/search/atom_mask.h"
 #include "fusion/search/atoms.h"
+#include "fusion/search/region_bytes.h"
 
 namespace retrograd {
-
-using AtomMask = uint64_t;  // bit i: atom i
-inline constexpr int kMaxMaskedAtoms = 64;
-
-constexpr AtomMask Bit(int i) { return AtomMask{1} << i; }
-constexpr AtomMask LowBits(int n) { return n == 64 ? ~AtomMask{0} : Bit(n) - 1; }
-
-template <typename Fn>
-void ForEachBit(AtomMask mask, Fn fn) {
-  for (; mask != 0; mask &= mask - 1) fn(std::countr_zero(mask));
-}
 
 class RegionMasks {
  public:
@@ -44,7 +35,7 @@ class RegionMasks {
   bool MayBeEpilogues(AtomMask set) const;
   // The least bytes that a kernel of these atoms, or several, move; what an epilogue root moves is
   // not among them.
-  MovedBytes LeastBytes(AtomMask set) const { return LeastBytes(set, set); }
+  MovedBytes LeastBytes(AtomMask set) const { return bytes_->Least(set, set); }
   // The least that one kernel of these atoms takes, and that any number of kernels take together.
   int64_t LeastPs(AtomMask set) const;
   int64_t LeastPsOfAll(AtomMask set) const;
@@ -52,44 +43,9 @@ class RegionMasks {
   AtomMask FirstComponent(AtomMask set) const;
 
  private:
-  // The same where any of these kernels may hold atoms of `beside`, too.
-  MovedBytes LeastBytes(AtomMask set, AtomMask beside) const;
   int64_t ProductsPs(AtomMask set) const;      // of the epilogue roots in the set
   AtomMask FollowersOf(AtomMask roots) const;  // of any of these epilogue roots, and they
-  void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
-  void CountUncached(const DeviceSpec& device);
-  void JoinEqual();  // bytes that count for the same sets, so that a bound adds up few numbers
-  void TakeOwn();    // those that count for one atom, whatever else is in the set
-
-  // An atom and its conflicts, all of which make or read one value.
-  struct Split {
-    AtomMask atom = 0, conflicts = 0;
-  };
-  // Whether these atoms make or read the value in two kernels.
-  static bool IsSplit(const std::vector<Split>& splits, AtomMask set);
-  std::vector<Split> SplitsOf(AtomMask atoms) const;
-  void FindSplits();
-
-  // Bytes read if a reader is in the set and the producer is not, and once more if they are split.
-  struct Read {
-    AtomMask producer = 0, readers = 0;
-    int64_t bytes = 0;
-    bool fresh = false;    // written earlier in this backward
-    int64_t uncached = 0;  // of bytes, whatever else the kernel that reads them does
-    std::vector<Split> splits;
-  };
-  // Bytes written if the producer is in the set and, unless it escapes, a reader is not, or they
-  // are split.
-  struct Write {
-    AtomMask producer = 0, readers = 0;
-    int64_t bytes = 0;
-    bool escapes = false;
-    std::vector<Split> splits;
-  };
   std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_, conflicts_;
-  std::vector<Read> reads_;      // but those of one atom from outside the region
-  std::vector<Write> writes_;    // but those that escape
-  std::vector<MovedBytes> own_;  // by atom: the others
   // Of an epilogue root.
   struct Product {
     AtomMask atom = 0;
@@ -100,6 +56,7 @@ class RegionMasks {
   void FindConflicts(const std::vector<Atom>& atoms);
 
   const GroupPricer& pricer_;
+  std::optional<RegionBytes> bytes_;
   std::vector<Product> products_;
   AtomMask epilogue_roots_ = 0;
   std::vector<int64_t> product_ps_;  // by atom; 0: no epilogue root

@@ -1,0 +1,233 @@
+#include "fusion/search/region_bytes.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "fusion/cost/kernel_cost.h"
+
+namespace retrograd {
+namespace {
+
+constexpr size_t kWordBits = 64;
+
+}  // namespace
+
+void RegionBytes::Rows::Resize(size_t atoms, size_t entries) {
+  words_ = (entries + kWordBits - 1) / kWordBits;
+  bits_.assign(atoms * words_, 0);
+}
+
+void RegionBytes::Rows::Add(AtomMask atoms, size_t entry) {
+  ForEachBit(atoms, [&](int i) {
+    bits_[i * words_ + entry / kWordBits] |= uint64_t{1} << (entry % kWordBits);
+  });
+}
+
+uint64_t RegionBytes::Rows::Of(AtomMask atoms, size_t word) const {
+  uint64_t bits = 0;
+  ForEachBit(atoms, [&](int i) { bits |= bits_[i * words_ + word]; });
+  return bits;
+}
+
+RegionBytes::RegionBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer,
+                         AtomMask uncounted, absl::Span<const AtomMask> conflicts)
+    : own_(atoms.size()) {
+  Count(atoms, pricer, uncounted);
+  CountUncached(pricer.device());
+  JoinEqual();
+  TakeOwn();
+  FindSplits(conflicts);
+  FillRows();
+}
+
+void RegionBytes::Count(const std::vector<Atom>& atoms, const GroupPricer& pricer,
+                        AtomMask uncounted) {
+  const auto size = static_cast<int>(atoms.size());
+  absl::flat_hash_map<NodeId, AtomMask> owner, sharers;
+  for (int i = 0; i < size; ++i) {
+    for (NodeId id : atoms[i].ops) owner[id] = Bit(i);
+    for (NodeId id : atoms[i].shared) sharers[id] |= Bit(i);
+  }
+  auto mask = [](const absl::flat_hash_map<NodeId, AtomMask>& of, NodeId id) {
+    auto at = of.find(id);
+    return at == of.end() ? AtomMask{0} : at->second;
+  };
+  struct Reader {
+    std::pair<ValueId, int> what;  // a value's piece
+    int64_t bytes;
+    int atom;
+  };
+  std::vector<Reader> readers;
+  for (int i = 0; i < size; ++i) {
+    if (uncounted & Bit(i)) continue;
+    for (const std::vector<NodeId>* ops : {&atoms[i].ops, &atoms[i].shared}) {
+      for (NodeId id : *ops) {
+        for (const SureRead& read : pricer.traffic().reads(id)) {
+          const NodeId producer = read.value.node;
+          const bool own = ((mask(owner, producer) | mask(sharers, producer)) & Bit(i)) != 0;
+          if (!own) readers.push_back({read.what(), read.bytes, i});
+        }
+      }
+    }
+    for (NodeId id : atoms[i].ops) {
+      Write write{.producer = Bit(i), .readers = 0, .bytes = pricer.traffic().StoredBytes(id)};
+      write.escapes = pricer.consumers().is_output(id);
+      for (NodeId user : pricer.consumers().of(id)) {
+        const AtomMask holders = mask(owner, user) | mask(sharers, user);
+        if (holders == 0) write.escapes = true;
+        if (mask(sharers, id) == 0) write.readers |= holders & ~Bit(i);
+      }
+      if (write.escapes) write.readers = 0;  // written whoever reads it here
+      if (write.escapes || write.readers != 0) writes_.push_back(write);
+    }
+  }
+  // Of several reads of one piece the largest counts: as steps from one size to the next.
+  std::sort(readers.begin(), readers.end(), [](const Reader& a, const Reader& b) {
+    return std::tuple(a.what, a.bytes) < std::tuple(b.what, b.bytes);
+  });
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const bool same = i > 0 && readers[i].what == readers[i - 1].what;
+    const int64_t before = same ? readers[i - 1].bytes : 0;
+    if (readers[i].bytes == before) continue;
+    Read read{.producer = mask(owner, readers[i].what.first.node),
+              .readers = 0,
+              .bytes = readers[i].bytes - before,
+              .fresh = pricer.graph().op(readers[i].what.first.node) != Op::input};
+    for (size_t j = i; j < readers.size() && readers[j].what == readers[i].what; ++j) {
+      read.readers |= Bit(readers[j].atom);
+    }
+    reads_.push_back(read);
+  }
+}
+
+// A cache holds the less of a read the more its kernel moves. Whichever atom it reads for, that is
+// at least what this atom moves in any kernel: what it reads from outside the region and stores for
+// it.
+void RegionBytes::CountUncached(const DeviceSpec& device) {
+  std::vector<int64_t> moved(own_.size(), 0);  // by atom
+  for (const Read& r : reads_) {
+    if (r.producer == 0) ForEachBit(r.readers, [&](int i) { moved[i] += r.bytes; });
+  }
+  for (const Write& w : writes_) {
+    if (w.escapes) ForEachBit(w.producer, [&](int i) { moved[i] += w.bytes; });
+  }
+  for (Read& r : reads_) {
+    r.uncached = r.bytes;
+    if (!r.fresh) continue;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    ForEachBit(r.readers,
+               [&](int i) { least = std::min(least, moved[i] + (r.producer == 0 ? 0 : r.bytes)); });
+    r.uncached -= CachedBytes(r.bytes, least, device);
+  }
+}
+
+void RegionBytes::JoinEqual() {
+  const auto read = [](const Read& r) { return std::tuple(r.producer, r.readers, r.fresh); };
+  std::sort(reads_.begin(), reads_.end(),
+            [&](const Read& a, const Read& b) { return read(a) < read(b); });
+  const auto write = [](const Write& w) { return std::tuple(w.producer, w.readers, w.escapes); };
+  std::sort(writes_.begin(), writes_.end(),
+            [&](const Write& a, const Write& b) { return write(a) < write(b); });
+  std::vector<Read> reads;
+  for (const Read& r : reads_) {
+    if (reads.empty() || read(reads.back()) != read(r)) {
+      reads.push_back(r);
+    } else {
+      reads.back().bytes += r.bytes;
+      reads.back().uncached += r.uncached;
+    }
+  }
+  std::vector<Write> writes;
+  for (const Write& w : writes_) {
+    if (writes.empty() || write(writes.back()) != write(w)) {
+      writes.push_back(w);
+    } else {
+      writes.back().bytes += w.bytes;
+    }
+  }
+  reads_ = std::move(reads);
+  writes_ = std::move(writes);
+}
+
+void RegionBytes::TakeOwn() {
+  std::erase_if(reads_, [&](const Read& r) {
+    const bool own = r.producer == 0 && std::has_single_bit(r.readers);
+    if (own) own_[std::countr_zero(r.readers)].Add(r.bytes, r.uncached, r.fresh);
+    return own;
+  });
+  std::erase_if(writes_, [&](const Write& w) {
+    if (w.escapes) own_[std::countr_zero(w.producer)].Add(w.bytes, w.bytes, false);
+    return w.escapes;
+  });
+}
+
+void RegionBytes::FindSplits(absl::Span<const AtomMask> conflicts) {
+  const auto splits_of = [&](AtomMask atoms) {
+    std::vector<Split> splits;
+    ForEachBit(atoms, [&](int i) {
+      const AtomMask others = conflicts[i] & atoms & ~LowBits(i);
+      if (others != 0) splits.push_back({Bit(i), others});
+    });
+    return splits;
+  };
+  for (Read& r : reads_) r.splits = splits_of(r.producer | r.readers);
+  for (Write& w : writes_) w.splits = splits_of(w.producer | w.readers);
+}
+
+void RegionBytes::FillRows() {
+  readers_.Resize(own_.size(), reads_.size());
+  producers_.Resize(own_.size(), reads_.size());
+  split_reads_.assign(readers_.words(), 0);
+  for (size_t e = 0; e < reads_.size(); ++e) {
+    readers_.Add(reads_[e].readers, e);
+    producers_.Add(reads_[e].producer, e);
+    const uint64_t bit = uint64_t{1} << (e % kWordBits);
+    if (!reads_[e].splits.empty()) split_reads_[e / kWordBits] |= bit;
+  }
+  writers_.Resize(own_.size(), writes_.size());
+  needing_.Resize(own_.size(), writes_.size());
+  split_writes_.assign(writers_.words(), 0);
+  for (size_t e = 0; e < writes_.size(); ++e) {
+    writers_.Add(writes_[e].producer, e);
+    needing_.Add(writes_[e].readers, e);
+    const uint64_t bit = uint64_t{1} << (e % kWordBits);
+    if (!writes_[e].splits.empty()) split_writes_[e / kWordBits] |= bit;
+  }
+}
+
+bool RegionBytes::IsSplit(const std::vector<Split>& splits, AtomMask set) {
+  return std::any_of(splits.begin(), splits.end(), [&](const Split& split) {
+    return (split.atom & set) != 0 && (split.conflicts & set) != 0;
+  });
+}
+
+MovedBytes RegionBytes::Least(AtomMask set, AtomMask beside) const {
+  MovedBytes bytes;
+  ForEachBit(set, [&](int i) { bytes += own_[i]; });
+  for (size_t w = 0; w < readers_.words(); ++w) {
+    const uint64_t read = readers_.Of(set, w);
+    ForEachBit(read & ~producers_.Of(beside, w), [&](int e) {
+      const Read& r = reads_[w * kWordBits + e];
+      bytes.Add(r.bytes, r.uncached, r.fresh);
+    });
+    ForEachBit(read & split_reads_[w], [&](int e) {
+      const Read& r = reads_[w * kWordBits + e];
+      if (IsSplit(r.splits, set)) bytes.Add(r.bytes, r.uncached, r.fresh);
+    });
+  }
+  const AtomMask elsewhere = LowBits(static_cast<int>(own_.size())) & ~beside;
+  for (size_t w = 0; w < writers_.words(); ++w) {
+    const uint64_t written = writers_.Of(set, w), needed = needing_.Of(elsewhere, w);
+    ForEachBit(written & (needed | split_writes_[w]), [&](int e) {
+      const Write& write = writes_[w * kWordBits + e];
+      if ((needed >> e & 1) != 0 || IsSplit(write.splits, set)) {
+        bytes.Add(write.bytes, write.bytes, false);
+      }
+    });
+  }
+  return bytes;
+}
+
+}  // namespace retrograd
