@@ -18,9 +18,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/pricing/price_book.h"
-#include "fusion/search/may_share_kernel.h"
+#include "fusion/search/atoms/may_share_kernel.h"
+#include "fusion/search/atoms/region_masks.h"
 #include "fusion/search/partition.h"
-#include "fusion/search/region_masks.h"
 #include "graph/base/word_table.h"
 
 namespace retrograd {

@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "fusion/pricing/group_pricer.h"
-#include "fusion/search/atoms.h"
+#include "fusion/search/atoms/atoms.h"
 
 namespace retrograd {
 

@@ -2,7 +2,7 @@
 #include <random>
 
 #include "fusion/planner/planning_context.h"
-#include "fusion/search/may_share_kernel.h"
+#include "fusion/search/atoms/may_share_kernel.h"
 #include "fusion/search/recompute.h"
 #include "models/models.h"
 #include "tests/catch.h"

@@ -11,7 +11,7 @@
 #include "fusion/cost/limits.h"
 #include "fusion/lower/layouts.h"
 #include "fusion/planner/planner.h"
-#include "fusion/search/atoms.h"
+#include "fusion/search/atoms/atoms.h"
 #include "fusion/search/greedy_search.h"
 #include "fusion/search/region_search.h"
 #include "graph/text/text.h"

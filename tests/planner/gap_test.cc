@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "fusion/analysis/region_signature.h"
 #include "fusion/planner/planning_context.h"
-#include "fusion/search/region_masks.h"
+#include "fusion/search/atoms/region_masks.h"
 #include "fusion/search/region_plan.h"
 #include "models/models.h"
 #include "tests/catch.h"

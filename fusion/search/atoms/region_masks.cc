@@ -1,4 +1,4 @@
-#include "fusion/search/region_masks.h"
+#include "fusion/search/atoms/region_masks.h"
 
 #include <algorithm>
 

@@ -1,15 +1,15 @@
 // A region of at most 64 atoms as bit masks, for the search to compute on.
-#ifndef RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_
-#define RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_
+#ifndef RETROGRAD_FUSION_SEARCH_ATOMS_REGION_MASKS_H_
+#define RETROGRAD_FUSION_SEARCH_ATOMS_REGION_MASKS_H_
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "fusion/pricing/group_pricer.h"
-#include "fusion/search/atom_mask.h"
-#include "fusion/search/atoms.h"
-#include "fusion/search/region_bytes.h"
+#include "fusion/search/atoms/atom_mask.h"
+#include "fusion/search/atoms/atoms.h"
+#include "fusion/search/atoms/region_bytes.h"
 
 namespace retrograd {
 
@@ -64,4 +64,4 @@ class RegionMasks {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_
+#endif  // RETROGRAD_FUSION_SEARCH_ATOMS_REGION_MASKS_H_

@@ -1,4 +1,4 @@
-#include "fusion/search/atoms.h"
+#include "fusion/search/atoms/atoms.h"
 
 #include <algorithm>
 

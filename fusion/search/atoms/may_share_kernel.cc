@@ -1,4 +1,4 @@
-#include "fusion/search/may_share_kernel.h"
+#include "fusion/search/atoms/may_share_kernel.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "fusion/search/region_bytes.h"
+#include "fusion/search/atoms/region_bytes.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,29 +8,6 @@
 #include "fusion/cost/kernel_cost.h"
 
 namespace retrograd {
-namespace {
-
-constexpr size_t kWordBits = 64;
-
-}  // namespace
-
-void RegionBytes::Rows::Resize(size_t atoms, size_t entries) {
-  words_ = (entries + kWordBits - 1) / kWordBits;
-  bits_.assign(atoms * words_, 0);
-}
-
-void RegionBytes::Rows::Add(AtomMask atoms, size_t entry) {
-  ForEachBit(atoms, [&](int i) {
-    bits_[i * words_ + entry / kWordBits] |= uint64_t{1} << (entry % kWordBits);
-  });
-}
-
-uint64_t RegionBytes::Rows::Of(AtomMask atoms, size_t word) const {
-  uint64_t bits = 0;
-  ForEachBit(atoms, [&](int i) { bits |= bits_[i * words_ + word]; });
-  return bits;
-}
-
 RegionBytes::RegionBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer,
                          AtomMask uncounted, absl::Span<const AtomMask> conflicts)
     : own_(atoms.size()) {
@@ -39,7 +16,6 @@ RegionBytes::RegionBytes(const std::vector<Atom>& atoms, const GroupPricer& pric
   JoinEqual();
   TakeOwn();
   FindSplits(conflicts);
-  FillRows();
 }
 
 void RegionBytes::Count(const std::vector<Atom>& atoms, const GroupPricer& pricer,
@@ -176,27 +152,6 @@ void RegionBytes::FindSplits(absl::Span<const AtomMask> conflicts) {
   for (Write& w : writes_) w.splits = splits_of(w.producer | w.readers);
 }
 
-void RegionBytes::FillRows() {
-  readers_.Resize(own_.size(), reads_.size());
-  producers_.Resize(own_.size(), reads_.size());
-  split_reads_.assign(readers_.words(), 0);
-  for (size_t e = 0; e < reads_.size(); ++e) {
-    readers_.Add(reads_[e].readers, e);
-    producers_.Add(reads_[e].producer, e);
-    const uint64_t bit = uint64_t{1} << (e % kWordBits);
-    if (!reads_[e].splits.empty()) split_reads_[e / kWordBits] |= bit;
-  }
-  writers_.Resize(own_.size(), writes_.size());
-  needing_.Resize(own_.size(), writes_.size());
-  split_writes_.assign(writers_.words(), 0);
-  for (size_t e = 0; e < writes_.size(); ++e) {
-    writers_.Add(writes_[e].producer, e);
-    needing_.Add(writes_[e].readers, e);
-    const uint64_t bit = uint64_t{1} << (e % kWordBits);
-    if (!writes_[e].splits.empty()) split_writes_[e / kWordBits] |= bit;
-  }
-}
-
 bool RegionBytes::IsSplit(const std::vector<Split>& splits, AtomMask set) {
   return std::any_of(splits.begin(), splits.end(), [&](const Split& split) {
     return (split.atom & set) != 0 && (split.conflicts & set) != 0;
@@ -206,26 +161,16 @@ bool RegionBytes::IsSplit(const std::vector<Split>& splits, AtomMask set) {
 MovedBytes RegionBytes::Least(AtomMask set, AtomMask beside) const {
   MovedBytes bytes;
   ForEachBit(set, [&](int i) { bytes += own_[i]; });
-  for (size_t w = 0; w < readers_.words(); ++w) {
-    const uint64_t read = readers_.Of(set, w);
-    ForEachBit(read & ~producers_.Of(beside, w), [&](int e) {
-      const Read& r = reads_[w * kWordBits + e];
-      bytes.Add(r.bytes, r.uncached, r.fresh);
-    });
-    ForEachBit(read & split_reads_[w], [&](int e) {
-      const Read& r = reads_[w * kWordBits + e];
-      if (IsSplit(r.splits, set)) bytes.Add(r.bytes, r.uncached, r.fresh);
-    });
+  for (const Read& r : reads_) {
+    if ((r.readers & set) == 0) continue;
+    if ((r.producer & beside) == 0) bytes.Add(r.bytes, r.uncached, r.fresh);
+    if (IsSplit(r.splits, set)) bytes.Add(r.bytes, r.uncached, r.fresh);
   }
-  const AtomMask elsewhere = LowBits(static_cast<int>(own_.size())) & ~beside;
-  for (size_t w = 0; w < writers_.words(); ++w) {
-    const uint64_t written = writers_.Of(set, w), needed = needing_.Of(elsewhere, w);
-    ForEachBit(written & (needed | split_writes_[w]), [&](int e) {
-      const Write& write = writes_[w * kWordBits + e];
-      if ((needed >> e & 1) != 0 || IsSplit(write.splits, set)) {
-        bytes.Add(write.bytes, write.bytes, false);
-      }
-    });
+  for (const Write& w : writes_) {
+    if ((w.producer & set) == 0) continue;
+    if ((w.readers & ~beside) != 0 || IsSplit(w.splits, set)) {
+      bytes.Add(w.bytes, w.bytes, false);
+    }
   }
   return bytes;
 }

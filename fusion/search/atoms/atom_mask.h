@@ -1,6 +1,6 @@
 // Sets of the atoms of a region, of which there are at most 64.
-#ifndef RETROGRAD_FUSION_SEARCH_ATOM_MASK_H_
-#define RETROGRAD_FUSION_SEARCH_ATOM_MASK_H_
+#ifndef RETROGRAD_FUSION_SEARCH_ATOMS_ATOM_MASK_H_
+#define RETROGRAD_FUSION_SEARCH_ATOMS_ATOM_MASK_H_
 
 #include <bit>
 #include <cstdint>
@@ -20,4 +20,4 @@ void ForEachBit(AtomMask mask, Fn fn) {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_SEARCH_ATOM_MASK_H_
+#endif  // RETROGRAD_FUSION_SEARCH_ATOMS_ATOM_MASK_H_

@@ -2,8 +2,8 @@
 //
 // An op joins its only reader when the reader's kernel would compute each of its elements at most
 // once and its result is needed nowhere else: storing and re-reading it can only cost more.
-#ifndef RETROGRAD_FUSION_SEARCH_ATOMS_H_
-#define RETROGRAD_FUSION_SEARCH_ATOMS_H_
+#ifndef RETROGRAD_FUSION_SEARCH_ATOMS_ATOMS_H_
+#define RETROGRAD_FUSION_SEARCH_ATOMS_ATOMS_H_
 
 #include <cstdint>
 #include <vector>
@@ -33,4 +33,4 @@ void ConnectAtoms(const GroupPricer& pricer, std::vector<Atom>& atoms);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_SEARCH_ATOMS_H_
+#endif  // RETROGRAD_FUSION_SEARCH_ATOMS_ATOMS_H_

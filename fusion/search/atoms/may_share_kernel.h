@@ -2,15 +2,15 @@
 // It follows the rules of fusion/kernel/build/iteration_space.cc op by op, but keeps only one fact
 // of an op's mapping into the iteration space: whether it covers the whole tensor or perhaps a part
 // of it. A set that passes may still be refused when its kernel is built.
-#ifndef RETROGRAD_FUSION_SEARCH_MAY_SHARE_KERNEL_H_
-#define RETROGRAD_FUSION_SEARCH_MAY_SHARE_KERNEL_H_
+#ifndef RETROGRAD_FUSION_SEARCH_ATOMS_MAY_SHARE_KERNEL_H_
+#define RETROGRAD_FUSION_SEARCH_ATOMS_MAY_SHARE_KERNEL_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "fusion/search/atoms.h"
-#include "fusion/search/region_masks.h"
+#include "fusion/search/atoms/atoms.h"
+#include "fusion/search/atoms/region_masks.h"
 
 namespace retrograd {
 
@@ -86,4 +86,4 @@ class RegionLinks {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_SEARCH_MAY_SHARE_KERNEL_H_
+#endif  // RETROGRAD_FUSION_SEARCH_ATOMS_MAY_SHARE_KERNEL_H_

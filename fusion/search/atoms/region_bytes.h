@@ -1,13 +1,13 @@
 // The bytes that kernels of a region's atoms surely move, whichever atoms share a kernel.
-#ifndef RETROGRAD_FUSION_SEARCH_REGION_BYTES_H_
-#define RETROGRAD_FUSION_SEARCH_REGION_BYTES_H_
+#ifndef RETROGRAD_FUSION_SEARCH_ATOMS_REGION_BYTES_H_
+#define RETROGRAD_FUSION_SEARCH_ATOMS_REGION_BYTES_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "fusion/pricing/group_pricer.h"
-#include "fusion/search/atom_mask.h"
-#include "fusion/search/atoms.h"
+#include "fusion/search/atoms/atom_mask.h"
+#include "fusion/search/atoms/atoms.h"
 
 namespace retrograd {
 
@@ -43,37 +43,19 @@ class RegionBytes {
     bool escapes = false;
     std::vector<Split> splits;
   };
-  // By atom a set of reads or of writes, as bits.
-  class Rows {
-   public:
-    void Resize(size_t atoms, size_t entries);
-    void Add(AtomMask atoms, size_t entry);
-    size_t words() const { return words_; }
-    // Word `word` of the sets of these atoms together.
-    uint64_t Of(AtomMask atoms, size_t word) const;
-
-   private:
-    size_t words_ = 0;
-    std::vector<uint64_t> bits_;
-  };
-
   void Count(const std::vector<Atom>& atoms, const GroupPricer& pricer, AtomMask uncounted);
   void CountUncached(const DeviceSpec& device);
   void JoinEqual();  // bytes that count for the same sets, so that a bound adds up few numbers
   void TakeOwn();    // those that count for one atom, whatever else is in the set
   void FindSplits(absl::Span<const AtomMask> conflicts);
-  void FillRows();
   // Whether these atoms make or read the value in two kernels.
   static bool IsSplit(const std::vector<Split>& splits, AtomMask set);
 
   std::vector<MovedBytes> own_;  // by atom
   std::vector<Read> reads_;      // but those of one atom from outside the region
   std::vector<Write> writes_;    // but those that escape
-  Rows readers_, producers_;     // of reads
-  Rows writers_, needing_;       // of writes: who makes and who reads what is written
-  std::vector<uint64_t> split_reads_, split_writes_;  // those that may be split, as bits
 };
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_SEARCH_REGION_BYTES_H_
+#endif  // RETROGRAD_FUSION_SEARCH_ATOMS_REGION_BYTES_H_
