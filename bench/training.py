@@ -269,8 +269,8 @@ class Kept:
         run.write_row(self._part, self.row)
 
     def end(self):
-        self._part.unlink(missing_ok=True)
         run.write_row(self._path, self.row)
+        self._part.unlink(missing_ok=True)
 
 
 def measure_model(options):

@@ -94,7 +94,7 @@ class ExactSearch::Run {
 
   // Enters every step from the state: connected sets that need nothing undone outside themselves,
   // grown from one atom by a neighbour at a time with the undone atoms that it follows from. Where
-  // what is left falls apart, steps of the first component come first.
+  // what is left falls apart, they are steps of the first component.
   bool Expand(AtomMask done, int64_t cost) {
     if (++expanded_ > s_.limits_.max_downsets) return false;
     const RegionMasks& m = s_.masks_;
@@ -102,7 +102,7 @@ class ExactSearch::Run {
     seen_.Clear();
     stack_.clear();
     auto push = [&](AtomMask set) {
-      if (seen_.Add(set).second && !Separated(set)) stack_.push_back(set);
+      if (seen_.Add(set).second && !Separated(set) && !m.Conflict(set)) stack_.push_back(set);
     };
     ForEachBit(m.FirstComponent(left), [&](int i) {
       if ((m.predecessors(i) & left) == 0) push(Bit(i));
@@ -113,15 +113,9 @@ class ExactSearch::Run {
       if (++steps_ > most_steps) return false;
       const AtomMask set = stack_.back();
       stack_.pop_back();
-      AtomMask rim = 0, never = set;
-      ForEachBit(set, [&](int i) {
-        rim |= m.neighbours(i);
-        never |= m.conflicts(i);
-      });
-      ForEachBit(rim & left & ~never, [&](int i) {
-        const AtomMask grown = Bit(i) | (m.ancestors(i) & left);
-        if ((grown & ~set & never) == 0) push(set | grown);
-      });
+      AtomMask rim = 0;
+      ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
+      ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
       if (!JoinsWhole(set) || !m.MayBeEpilogues(set)) continue;
       if (const GroupPrice** priced = s_.prices_.Find(set)) {
         if (*priced != nullptr && (*priced)->feasible) {
@@ -251,7 +245,7 @@ const GroupPrice& ExactSearch::TooLarge(int64_t ops) {
 
 bool ExactSearch::MayShareKernel(AtomMask set) {
   if ((set & (set - 1)) == 0) return true;
-  if (!masks_.MayBeEpilogues(set)) return false;
+  if (masks_.Conflict(set) || !masks_.MayBeEpilogues(set)) return false;
   if (const GroupPrice** known = prices_.Find(set)) return *known != nullptr;
   if (!links_) links_.emplace(atoms_, pricer_);
   if (links_->MayShareKernel(set)) return true;

@@ -8,6 +8,7 @@
 #include "fusion/cost/kernel_cost.h"
 
 namespace retrograd {
+
 RegionBytes::RegionBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer,
                          AtomMask uncounted, absl::Span<const AtomMask> conflicts)
     : own_(atoms.size()) {
@@ -34,6 +35,7 @@ void RegionBytes::Count(const std::vector<Atom>& atoms, const GroupPricer& price
     std::pair<ValueId, int> what;  // a value's piece
     int64_t bytes;
     int atom;
+    bool again;
   };
   std::vector<Reader> readers;
   for (int i = 0; i < size; ++i) {
@@ -43,7 +45,7 @@ void RegionBytes::Count(const std::vector<Atom>& atoms, const GroupPricer& price
         for (const SureRead& read : pricer.traffic().reads(id)) {
           const NodeId producer = read.value.node;
           const bool own = ((mask(owner, producer) | mask(sharers, producer)) & Bit(i)) != 0;
-          if (!own) readers.push_back({read.what(), read.bytes, i});
+          if (!own) readers.push_back({read.what(), read.bytes, i, ops == &atoms[i].shared});
         }
       }
     }
@@ -71,9 +73,12 @@ void RegionBytes::Count(const std::vector<Atom>& atoms, const GroupPricer& price
               .readers = 0,
               .bytes = readers[i].bytes - before,
               .fresh = pricer.graph().op(readers[i].what.first.node) != Op::input};
+    AtomMask sure = 0;
     for (size_t j = i; j < readers.size() && readers[j].what == readers[i].what; ++j) {
       read.readers |= Bit(readers[j].atom);
+      if (!readers[j].again) sure |= Bit(readers[j].atom);
     }
+    read.again = read.readers & ~sure;
     reads_.push_back(read);
   }
 }
@@ -100,7 +105,9 @@ void RegionBytes::CountUncached(const DeviceSpec& device) {
 }
 
 void RegionBytes::JoinEqual() {
-  const auto read = [](const Read& r) { return std::tuple(r.producer, r.readers, r.fresh); };
+  const auto read = [](const Read& r) {
+    return std::tuple(r.producer, r.readers, r.again, r.fresh);
+  };
   std::sort(reads_.begin(), reads_.end(),
             [&](const Read& a, const Read& b) { return read(a) < read(b); });
   const auto write = [](const Write& w) { return std::tuple(w.producer, w.readers, w.escapes); };
@@ -148,7 +155,7 @@ void RegionBytes::FindSplits(absl::Span<const AtomMask> conflicts) {
     });
     return splits;
   };
-  for (Read& r : reads_) r.splits = splits_of(r.producer | r.readers);
+  for (Read& r : reads_) r.splits = splits_of((r.producer | r.readers) & ~r.again);
   for (Write& w : writes_) w.splits = splits_of(w.producer | w.readers);
 }
 

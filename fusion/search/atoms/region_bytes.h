@@ -18,8 +18,8 @@ class RegionBytes {
   RegionBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer, AtomMask uncounted,
               absl::Span<const AtomMask> conflicts);
 
-  // Of kernels that make the set, where any of them may hold atoms of `beside`, too: the set is
-  // part of it.
+  // Of kernels that make the set, each of which may hold atoms of `beside`, too; the set is a part
+  // of `beside`.
   MovedBytes Least(AtomMask set, AtomMask beside) const;
 
  private:
@@ -30,6 +30,7 @@ class RegionBytes {
   // Bytes read if a reader is in the set and the producer is not, and once more if they are split.
   struct Read {
     AtomMask producer = 0, readers = 0;
+    AtomMask again = 0;  // readers that read it for what they compute again, perhaps a part of it
     int64_t bytes = 0;
     bool fresh = false;    // written earlier in this backward
     int64_t uncached = 0;  // of bytes, whatever else the kernel that reads them does

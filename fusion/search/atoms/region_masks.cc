@@ -84,20 +84,28 @@ void RegionMasks::FindProducts(const std::vector<Atom>& atoms) {
 }
 
 void RegionMasks::FindConflicts(const std::vector<Atom>& atoms) {
-  const auto conflict = [&](AtomMask some, AtomMask others) {
-    ForEachBit(some, [&](int i) { conflicts_[i] |= others; });
-    ForEachBit(others, [&](int i) { conflicts_[i] |= some; });
+  const auto conflict = [&](int atom, AtomMask others) {
+    others &= ~Bit(atom);
+    if (others == 0) return;
+    conflicting_.push_back(atom);
+    conflicts_[atom] |= others;
+    ForEachBit(others, [&](int i) { conflicts_[i] |= Bit(atom); });
   };
-  for (const Product& p : products_) conflict(p.atom, all() & ~p.followers & ~p.atom);
+  for (const Product& p : products_) conflict(std::countr_zero(p.atom), all() & ~p.followers);
   const BackwardGraph& g = pricer_.graph();
   for (int i = 0; i < size(); ++i) {
     for (NodeId scatter : atoms[i].ops) {
       if (g.pattern(scatter) != Pattern::kScatter) continue;
       const AtomMask apart =
           Holding(atoms, [&](NodeId id) { return NeverBesideScatter(g, id, scatter); });
-      conflict(Bit(i), apart & ~Bit(i));
+      conflict(i, apart);
     }
   }
+}
+
+bool RegionMasks::Conflict(AtomMask set) const {
+  return std::any_of(conflicting_.begin(), conflicting_.end(),
+                     [&](int i) { return (set & Bit(i)) != 0 && (set & conflicts_[i]) != 0; });
 }
 
 bool RegionMasks::MayBeEpilogues(AtomMask set) const {

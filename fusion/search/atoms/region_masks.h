@@ -24,6 +24,8 @@ class RegionMasks {
   AtomMask neighbours(int i) const { return neighbours_[i]; }
   // Atoms that no kernel holds beside this one, whatever else it holds.
   AtomMask conflicts(int i) const { return conflicts_[i]; }
+  // Whether the set holds such a pair.
+  bool Conflict(AtomMask set) const;
 
   // What any atom of the set reads, some of it perhaps in the set.
   AtomMask PredecessorsOf(AtomMask set) const;
@@ -44,7 +46,7 @@ class RegionMasks {
 
  private:
   int64_t ProductsPs(AtomMask set) const;      // of the epilogue roots in the set
-  AtomMask FollowersOf(AtomMask roots) const;  // of any of these epilogue roots, and they
+  AtomMask FollowersOf(AtomMask roots) const;  // of any of these epilogue roots, which count, too
   std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_, conflicts_;
   // Of an epilogue root.
   struct Product {
@@ -59,6 +61,7 @@ class RegionMasks {
   std::optional<RegionBytes> bytes_;
   std::vector<Product> products_;
   AtomMask epilogue_roots_ = 0;
+  std::vector<int> conflicting_;     // one atom of each pair that conflicts
   std::vector<int64_t> product_ps_;  // by atom; 0: no epilogue root
 };
 
