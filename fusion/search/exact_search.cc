@@ -93,8 +93,7 @@ class ExactSearch::Run {
   }
 
   // Enters every step from the state: connected sets that need nothing undone outside themselves,
-  // grown from one atom by a neighbour at a time with the undone atoms that it follows from. Where
-  // what is left falls apart, they are steps of the first component.
+  // grown from one atom by a neighbour at a time with the undone atoms that it follows from.
   bool Expand(AtomMask done, int64_t cost) {
     if (++expanded_ > s_.limits_.max_downsets) return false;
     const RegionMasks& m = s_.masks_;
@@ -104,7 +103,7 @@ class ExactSearch::Run {
     auto push = [&](AtomMask set) {
       if (seen_.Add(set).second && !Separated(set) && !m.Conflict(set)) stack_.push_back(set);
     };
-    ForEachBit(m.FirstComponent(left), [&](int i) {
+    ForEachBit(left, [&](int i) {
       if ((m.predecessors(i) & left) == 0) push(Bit(i));
     });
     const int64_t most_steps =

@@ -165,15 +165,4 @@ AtomMask RegionMasks::FollowersOf(AtomMask roots) const {
   return followers;
 }
 
-AtomMask RegionMasks::FirstComponent(AtomMask set) const {
-  AtomMask component = set & -set;
-  for (AtomMask rim = component; rim != 0;) {
-    AtomMask beside = 0;
-    ForEachBit(rim, [&](int i) { beside |= neighbours_[i]; });
-    rim = beside & set & ~component;
-    component |= rim;
-  }
-  return component;
-}
-
 }  // namespace retrograd

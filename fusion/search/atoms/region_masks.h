@@ -41,8 +41,6 @@ class RegionMasks {
   // The least that one kernel of these atoms takes, and that any number of kernels take together.
   int64_t LeastPs(AtomMask set) const;
   int64_t LeastPsOfAll(AtomMask set) const;
-  // The atoms of the set that hang together with its first one. Nothing of it waits for the others.
-  AtomMask FirstComponent(AtomMask set) const;
 
  private:
   int64_t ProductsPs(AtomMask set) const;      // of the epilogue roots in the set
