@@ -79,9 +79,9 @@ BackwardGraph ProductsAndScatters(uint32_t seed) {
 }
 
 struct Found {
-  int products = 0, scatters = 0,
-      folds = 0;  // pairs: with a product, of scatters, of one and a fold
-  int compared = 0, fused = 0;
+  // Pairs that conflict: with a product, of scatters, of a scatter and a fold.
+  int products = 0, scatters = 0, folds = 0;
+  int compared = 0, fused = 0;  // regions: all, and those whose best plan has fused kernels
 };
 
 bool Holds(const GroupPricer& pricer, const Atom& atom, Pattern pattern) {
