@@ -11,8 +11,9 @@ namespace retrograd {
 enum ScatterLinesSlot : int { kScatterIndex, kScatterSrc, kScatterResult };
 inline constexpr int kScatterLinesSlots = 3;
 
-// The call has a result with elements.
-LaunchWriter::Launch EmitScatterLines(const ScatterLinesCall& call, Dialect dialect);
+// The call has a result with elements, whose address is a multiple of `alignment` bytes.
+LaunchWriter::Launch EmitScatterLines(const ScatterLinesCall& call, int64_t alignment,
+                                      Dialect dialect);
 
 }  // namespace retrograd
 

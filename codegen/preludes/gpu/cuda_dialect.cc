@@ -37,6 +37,13 @@ typedef long long int64_t;
 #define RG_BALLOT(p) __ballot_sync(0xffffffffu, p)
 #define RG_POPCOUNT(bits) __popc(bits)
 #define RG_WARP_BARRIER() __syncwarp()
+// The 32 threads that vote together store where `there`; of several at one element any one's value
+// stands, for all to see.
+#define RG_STORE_ANY(there, element, value) \
+  do {                                      \
+    if (there) element = value;             \
+    RG_WARP_BARRIER();                      \
+  } while (false)
 
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }

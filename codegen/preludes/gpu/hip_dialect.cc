@@ -38,6 +38,13 @@ __device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
     __builtin_amdgcn_wave_barrier();                       \
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront"); \
   } while (false)
+// The 32 threads that vote together store where `there`; of several at one element any one's value
+// stands, for all to see.
+#define RG_STORE_ANY(there, element, value) \
+  do {                                      \
+    if (there) element = value;             \
+    RG_WARP_BARRIER();                      \
+  } while (false)
 
 __device__ __forceinline__ float rg_max(float a, float b) { return a > b || a != a ? a : b; }
 __device__ __forceinline__ float rg_min(float a, float b) { return a < b || a != a ? a : b; }

@@ -16,20 +16,17 @@ constexpr int64_t kMostBytes = 4096;
 constexpr int64_t kTeams = 8;
 constexpr int64_t kMostLoads = 4;
 
-// Simple instructions of a thread, by three launches on an H100 at 24 to 1,500 indices a line: to
-// add 32 terms, besides those for each bit of their places; to see which of 32 are in a part; and
-// to clear and to store an element.
-constexpr int64_t kToAdd = 53, kToAddBit = 14, kToTake = 40, kToStore = 18;
+// Simple instructions of a thread: to add 32 terms; to hand 32 to their teams, and for each bit of
+// the number of a team; and to clear and to store an element.
+constexpr int64_t kToAdd = 45, kToHand = 70, kToHandBit = 5, kToStore = 12;
 
-// Of all teams, as results of simple instructions.
+// Of the teams of one line.
 int64_t Results(const ScatterLinesCall& c, const ScatterTeams& t) {
   const int64_t steps = CeilDiv(c.count, 32);
-  const int64_t add = kToAdd + kToAddBit * t.part_bits;
-  const int64_t of_line = t.parts > 1
-                              ? Product({t.parts, steps, kToTake}) + Product({steps + t.parts, add})
-                              : Product({steps, add});
   const int64_t elements = Product({t.parts, CeilDiv(t.part, 32), kToStore});
-  return Product({c.lines, of_line + elements, 32});
+  if (!t.together) return Product({t.parts, steps, kToAdd}) + elements;
+  const int64_t hand = kToHand + kToHandBit * t.line_team_bits;
+  return Product({t.line_blocks, steps, hand}) + Product({steps + t.parts, kToAdd}) + elements;
 }
 
 }  // namespace
@@ -56,17 +53,27 @@ ScatterLinesCall ScatterLinesOf(const Call& call) {
 ScatterTeams ScatterTeamsFor(const ScatterLinesCall& c) {
   const int64_t most = kMostBytes / SizeBytes(AccumulatorType(c.dtype));
   ScatterTeams t{.teams = kTeams};
-  t.loads = std::clamp<int64_t>(CeilDiv(c.count, 32), 1, kMostLoads);
   t.parts = CeilDiv(c.extent, most);
-  t.part = t.parts == 0 ? 0 : CeilDiv(c.extent, t.parts);
-  while ((int64_t{1} << t.part_bits) < t.part) ++t.part_bits;
-  t.blocks = CeilDiv(Product({c.lines, t.parts}), t.teams);
+  if (t.parts == 0) return t;
+  t.part = CeilDiv(c.extent, 2 * t.parts) * 2;
+  t.line_blocks = CeilDiv(t.parts, kTeams);
+  t.line_teams = CeilDiv(t.parts, t.line_blocks);
+  while ((int64_t{1} << t.line_team_bits) < t.line_teams) ++t.line_team_bits;
+  t.block_lines = kTeams / t.line_teams;
+  if (t.parts > 1) {
+    ScatterTeams together = t;
+    together.together = true;
+    t.together = Results(c, together) < Results(c, t);
+  }
+  const int64_t at_once = 32 * (t.together ? t.line_teams : 1);
+  t.loads = std::clamp<int64_t>(CeilDiv(c.count, at_once), 1, kMostLoads);
+  t.blocks = CeilDiv(Product({c.lines, t.line_blocks}), t.block_lines);
   return t;
 }
 
 bool IsCountable(const ScatterLinesCall& c) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  constexpr int64_t step = 32 * kMostLoads;
+  constexpr int64_t step = 32 * kTeams * kMostLoads;
   return c.count + step <= kMost && c.extent <= kMost && ScatterTeamsFor(c).blocks <= kMost;
 }
 
@@ -80,13 +87,15 @@ Price PriceOfScatterLines(const ScatterLinesCall& c, const DeviceSpec& d, bool e
       Product({c.lines, c.count, element}) + Product({c.index_lines, c.count, index});
   price.written_bytes = Product({c.lines, c.extent, element});
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
-  const int64_t again = Product({c.lines, t.parts, c.count, element + index});
+  const int64_t readers = t.together ? t.line_blocks : t.parts;
+  const int64_t again = Product({c.lines, readers, c.count, element + index});
   const int64_t cache = TransferPs(again, d.cache_bytes_per_s);
+  const int64_t batches = CeilDiv(c.count, 32 * t.loads * (t.together ? t.line_teams : 1));
   const int64_t rate = d.rate_milli[static_cast<int>(CostClass::kSimple)];
-  const int64_t results = Results(c, t);
+  const int64_t results = Product({c.lines, Results(c, t), 32});
   const int64_t compute =
       rate == 0 ? 0 : MulDiv(results, 1000 * kPsPerSecond / d.sms / rate, d.clock_hz);
-  const int64_t waits = Product({CeilDiv(c.count, 32 * t.loads), d.scatter_batch_ps});
+  const int64_t waits = Product({batches, d.scatter_batch_ps});
   const int64_t body = std::max({hbm, cache, compute, waits});
   price.ps = std::min(kHuge, d.launch_graph_ps + body);
   if (!explain) return price;
@@ -103,9 +112,8 @@ Price PriceOfScatterLines(const ScatterLinesCall& c, const DeviceSpec& d, bool e
   term("cache", cache, absl::StrCat(again, " B by all teams"));
   term("compute", compute, absl::StrCat(results, " simple results"));
   if (waits > moving) {
-    price.terms.push_back(
-        {"waits", waits - moving, waits - moving > moving,
-         absl::StrCat(CeilDiv(c.count, 32 * t.loads), " loads of a team wait for others")});
+    price.terms.push_back({"waits", waits - moving, waits - moving > moving,
+                           absl::StrCat(batches, " loads of a team wait for others")});
   }
   return price;
 }

@@ -17,16 +17,21 @@ struct ScatterLinesCall {
 
 ScatterLinesCall ScatterLinesOf(const Call& call);
 
-// A team of 32 threads has a part of a line. It goes through all indices of the line and adds up,
-// in shared memory, what is in its part: nothing is sorted, no two teams meet, and each element
-// gets its terms in their order.
+// A team of 32 threads has a part of a line, and adds up, in shared memory, what is in its part:
+// nothing is sorted, and each element gets its terms in their order. Either each team goes through
+// all indices of its line, or the teams of a line that share a block share out its indices and hand
+// the terms to each other.
 struct ScatterTeams {
-  int64_t part = 0;    // elements of a line, at most
-  int64_t parts = 0;   // of a line
-  int part_bits = 0;   // of the number of an element of a part
-  int64_t teams = 0;   // of a block
-  int64_t loads = 0;   // of a thread, before the first of them is added
-  int64_t blocks = 0;  // 0: the result has no elements
+  int64_t part = 0;         // elements of a line, at most; even
+  int64_t parts = 0;        // of a line
+  int64_t line_teams = 1;   // of a line, in one block
+  int line_team_bits = 0;   // of the number of such a team
+  int64_t line_blocks = 0;  // that share a line
+  int64_t block_lines = 0;  // lines, or shares of one, of a block
+  bool together = false;    // indices are shared out
+  int64_t teams = 0;        // of a block
+  int64_t loads = 0;        // of a thread, before the first of them is added
+  int64_t blocks = 0;       // 0: the result has no elements
   int64_t threads() const { return teams * 32; }
 };
 

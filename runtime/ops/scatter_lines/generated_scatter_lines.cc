@@ -37,12 +37,18 @@ class GeneratedScatterLines : public LoadedCall {
 
 bool HasElements(const Call& call) { return Elements(call.results[0].shape) > 0; }
 
-LaunchArg ArgOf(int slot, const Call& call) {
+// Bytes known to divide the address of the result.
+int64_t AlignmentOf(const Call& call, const CallFacts& facts) {
+  return facts.result_alignment.empty() ? SizeBytes(call.results[0].dtype)
+                                        : facts.result_alignment[0];
+}
+
+LaunchArg ArgOf(int slot, const Call& call, const CallFacts& facts) {
   const bool written = slot == kScatterResult;
   const CallTensor& t = written ? call.results[0] : call.operands[slot];
   LaunchArg arg{.slot = static_cast<uint32_t>(slot), .written = written};
   arg.bytes = SpanOf(t) * SizeBytes(t.dtype);
-  arg.alignment = SizeBytes(t.dtype);
+  arg.alignment = written ? AlignmentOf(call, facts) : SizeBytes(t.dtype);
   if (written) arg.contents = Contents::kFresh;
   return arg;
 }
@@ -51,10 +57,11 @@ class GeneratedScatterLinesLoader : public CallLoader {
  public:
   explicit GeneratedScatterLinesLoader(Device& device) : device_(device) {}
 
-  std::vector<Kernel> KernelsOf(const Call& call, const CallFacts&) override {
+  std::vector<Kernel> KernelsOf(const Call& call, const CallFacts& facts) override {
     if (!HasElements(call)) return {};
     std::vector<Kernel> kernels;
-    kernels.push_back(EmitScatterLines(ScatterLinesOf(call), device_.dialect()).kernel);
+    kernels.push_back(
+        EmitScatterLines(ScatterLinesOf(call), AlignmentOf(call, facts), device_.dialect()).kernel);
     return kernels;
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
@@ -70,7 +77,7 @@ class GeneratedScatterLinesLoader : public CallLoader {
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedScatterLines(Device& device,
                                                                       const Call& call,
-                                                                      const CallFacts&) {
+                                                                      const CallFacts& facts) {
   if (!HasElements(call)) return std::make_unique<GeneratedScatterLines>(device, nullptr);
   const ScatterLinesCall c = ScatterLinesOf(call);
   if (!IsCountable(c)) {
@@ -78,12 +85,12 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedScatterLines(Device& de
                                                  c.count, " into ", c.extent,
                                                  ": it is larger than one launch takes"));
   }
-  LaunchWriter::Launch made = EmitScatterLines(c, device.dialect());
+  LaunchWriter::Launch made = EmitScatterLines(c, AlignmentOf(call, facts), device.dialect());
   Launch launch{.kernel = made.kernel.name,
                 .blocks = made.kernel.blocks,
                 .threads = made.kernel.threads,
                 .direct = made.kernel.direct};
-  for (const int slot : made.slots) launch.args.push_back(ArgOf(slot, call));
+  for (const int slot : made.slots) launch.args.push_back(ArgOf(slot, call, facts));
   std::vector<Kernel> kernels;
   kernels.push_back(std::move(made.kernel));
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded,

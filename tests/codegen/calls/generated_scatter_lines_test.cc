@@ -85,18 +85,39 @@ std::vector<char> BytesOf(const CallTensor& t) {
   return std::vector<char>((SpanOf(t) + t.offset) * SizeBytes(t.dtype));
 }
 
-void Check(const Case& c, uint64_t seed, DrawIndex draw) {
+// Whether terms are rounded as they are added: then their order shows.
+enum class Sums { kExact, kRounded };
+
+// Of fp32 alone: each element gets its terms in the order of their indices.
+std::vector<double> InOrder(const Case& c, const std::vector<double>& index,
+                            const std::vector<double>& src) {
+  std::vector<float> sums(Elements(c.src) / c.src.back() * c.extent);
+  for (size_t i = 0; i < src.size(); ++i) {
+    const auto line = static_cast<int64_t>(i) / c.src.back();
+    const auto named = static_cast<int64_t>(index[i % index.size()]);
+    const int64_t at = named < 0 ? named + c.extent : named;
+    if (at >= 0 && at < c.extent) sums[line * c.extent + at] += static_cast<float>(src[i]);
+  }
+  return {sums.begin(), sums.end()};
+}
+
+void Check(const Case& c, uint64_t seed, DrawIndex draw, Sums kind = Sums::kExact) {
   INFO(c.Print() << " seed " << seed);
   std::mt19937_64 random(seed);
   const Call call = CallOf(c);
   std::vector<double> index(Elements(c.index));
   for (double& i : index) i = static_cast<double>(draw(c.extent, random));
-  const std::vector<double> src = DrawnTerms(c, random);
+  std::vector<double> src = DrawnTerms(c, random);
+  if (kind == Sums::kRounded) {
+    for (double& v : src) v = static_cast<float>(v / 3);
+  }
   HostDeviceOptions options;
   options.compile.check = true;
   options.compile.warp = c.warp;
   const std::unique_ptr<Device> device = MakeHostDevice(options);
-  auto loaded = LoadGeneratedScatterLines(*device, call, {});
+  CallFacts facts;
+  if (seed % 2 == 0) facts.result_alignment = {16};
+  auto loaded = LoadGeneratedScatterLines(*device, call, facts);
   REQUIRE(loaded.status().ToString() == "OK");
   std::vector<char> places = BytesOf(call.operands[0]), terms = BytesOf(call.operands[1]),
                     sums = BytesOf(call.results[0]);
@@ -108,7 +129,8 @@ void Check(const Case& c, uint64_t seed, DrawIndex draw) {
       reinterpret_cast<int64_t*>(places.data())[at] = static_cast<int64_t>(index[i]);
     }
   }
-  const std::vector<double> wanted = Reference(c, call, index, src);
+  const std::vector<double> wanted =
+      kind == Sums::kExact ? Reference(c, call, index, src) : InOrder(c, index, src);
   WithFloatType(c.dtype, [&](auto* type) {
     auto* const from = reinterpret_cast<decltype(type)>(terms.data());
     for (size_t i = 0; i < src.size(); ++i) {
@@ -140,6 +162,38 @@ TEST_CASE("lines of any length add up what any indices name") {
         draw);
   Check({.index = {3, 3, 1}, .src = {3, 3, 1}, .extent = 1}, 7, draw);
   Check({.index = {9, 65}, .src = {9, 65}, .extent = 31, .warp = 64}, 8, draw);
+}
+
+TEST_CASE("parts of long lines get what any indices name, in the order of the indices") {
+  const DrawIndex draw = GENERATE(Any, Few, Same, Wild);
+  const Case cases[] = {
+      {.index = {700}, .src = {2, 700}, .extent = 2500},                            // three teams
+      {.index = {3, 900}, .src = {3, 900}, .extent = 3001, .dtype = DType::kFp32},
+      {.index = {300}, .src = {300}, .extent = 5000, .dtype = DType::kFp64, .offset = 1},
+      {.index = {2, 400}, .src = {2, 400}, .extent = 9 * 1024 + 2},  // two blocks of five teams
+      {.index = {2, 1100}, .src = {2, 1100}, .extent = 4096, .warp = 64},
+      {.index = {300}, .src = {300}, .extent = 6 * 1024, .index_dtype = DType::kInt32, .warp = 64},
+  };
+  uint64_t seed = 0;
+  for (const Case& c : cases) {
+    INFO(c.Print());
+    CHECK(ScatterTeamsFor(ScatterLinesOf(CallOf(c))).together);
+    Check(c, ++seed, draw);
+  }
+}
+
+TEST_CASE("each element gets its terms in the order of the indices") {
+  const DrawIndex draw = GENERATE(Any, Few, Same, Wild);
+  const Case alone = {.index = {6, 200}, .src = {6, 200}, .extent = 90, .dtype = DType::kFp32};
+  const Case together = {.index = {2, 900}, .src = {2, 900}, .extent = 2900, .dtype = DType::kFp32};
+  Check(alone, 1, draw, Sums::kRounded);
+  Check(together, 2, draw, Sums::kRounded);
+}
+
+TEST_CASE("teams with a few indices do not share them out") {
+  const Case few = {.index = {4, 1}, .src = {4, 1}, .extent = 50257};
+  CHECK_FALSE(ScatterTeamsFor(ScatterLinesOf(CallOf(few))).together);
+  Check(few, 1, Any);
 }
 
 TEST_CASE("lines without indices are zeros, and those without elements are left alone") {
@@ -174,14 +228,17 @@ TEST_CASE("a launch of more than it can count is refused") {
 }
 
 void CheckSums(const GpuTarget& target) {
-  const Case cases[] = {{.index = {384, 384}, .src = {96, 384, 384}, .extent = 1024},
-                        {.index = {64, 8}, .src = {64, 8}, .extent = 50257, .dtype = DType::kFp32},
-                        {.index = {64, 8}, .src = {64, 8}, .extent = 3, .dtype = DType::kFp16},
-                        {.index = {8}, .src = {64, 8}, .extent = 700, .dtype = DType::kFp64},
-                        {.index = {8}, .src = {64, 8}, .extent = 1, .index_dtype = DType::kInt32}};
+  const Case cases[] = {
+      {.index = {384, 384}, .src = {96, 384, 384}, .extent = 1024},
+      {.index = {64, 8}, .src = {64, 8}, .extent = 50257, .dtype = DType::kFp32},
+      {.index = {64, 900}, .src = {64, 900}, .extent = 16384},
+      {.index = {64, 900}, .src = {64, 900}, .extent = 5001, .dtype = DType::kFp64},
+      {.index = {64, 8}, .src = {64, 8}, .extent = 3, .dtype = DType::kFp16},
+      {.index = {8}, .src = {64, 8}, .extent = 700, .dtype = DType::kFp64},
+      {.index = {8}, .src = {64, 8}, .extent = 1, .index_dtype = DType::kInt32}};
   for (const Case& c : cases) {
     std::vector<Kernel> kernels;
-    kernels.push_back(EmitScatterLines(ScatterLinesOf(CallOf(c)), target.dialect).kernel);
+    kernels.push_back(EmitScatterLines(ScatterLinesOf(CallOf(c)), 16, target.dialect).kernel);
     CHECK(kernels[0].shared_bytes <= 48 << 10);
     CheckCompiles(target, kernels, c.Print());
   }
