@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kStartsThreads = 256;  // of the launch that looks for where rows begin
 constexpr int64_t kProbes = 15;          // of such a search, under way together
+// Blocks of that launch with a row for each thread, at most: about as many as a GPU holds.
+constexpr int64_t kMostStartsBlocks = 1024;
 // Counts of other blocks that a thread loads together: of stretches it holds indices meanwhile.
 constexpr int64_t kCountsAtOnce = 16, kStretchesAtOnce = 4;
 
@@ -45,7 +47,8 @@ class Writer {
                 {"RG_COMPARE", kCompareText},
                 {"RG_UNCHANGED", kUnchangedText},
                 {"RG_FORGET", kForgetText},
-                {"RG_DIGITS_OF", kDigitsOfText}}) {
+                {"RG_DIGITS_OF", kDigitsOfText},
+                {"RG_SEARCH", kSearchText}}) {
     launch_.kernel.function.comment =
         absl::StrCat("// ", Name(dialect), ": sort_indices, ", what, "\n");
     out_.SetDepth(1);
@@ -335,6 +338,33 @@ SortLaunch ForgetLaunch(const IndexSort& s, Dialect dialect) {
   return forget.End(1, kStartsThreads);
 }
 
+// Rows of a block of the launch that looks for where rows begin.
+int64_t RowsOfStartsBlock(const IndexSort& s) {
+  int64_t rows = kStartsThreads;
+  while (CeilDiv(s.sorted.pairs(), rows) > kMostStartsBlocks) rows *= 2;
+  return rows;
+}
+
+SortLaunch StartsLaunch(const IndexSort& s, Dialect dialect) {
+  const int64_t rows = RowsOfStartsBlock(s);
+  const bool many = rows > kStartsThreads;
+  Writer starts(s, dialect, "where rows begin");
+  if (s.kept) starts.Argument(kInt, "w", {.slot = kSortScratch, .written = true});
+  starts.Argument(kInt, "sorted", {.slot = kSortResult, .written = true});
+  starts.Constants({{"kProbes", kProbes}, {"kStartsThreads", kStartsThreads}});
+  if (many) {
+    starts.Constants({{"kBlockRows", rows}});
+    starts.Shared("ends", 2);
+  }
+  starts.Keeps(kForgetAndSkipText);
+  if (s.kept) {
+    starts.Constants({{"kForgetThreads", kStartsThreads}});
+    starts.MayStartEarly();
+  }
+  starts.Text(many ? kStartsOfManyText : kStartsText);
+  return starts.End(CeilDiv(s.sorted.pairs(), rows), kStartsThreads);
+}
+
 std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
   std::vector<SortLaunch> launches;
   for (int pass = 0; pass < s.passes; ++pass) {
@@ -345,17 +375,7 @@ std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
     if (s.kept) launches.push_back(ForgetLaunch(s, dialect));
     return launches;
   }
-  Writer starts(s, dialect, "where rows begin");
-  if (s.kept) starts.Argument(kInt, "w", {.slot = kSortScratch, .written = true});
-  starts.Argument(kInt, "sorted", {.slot = kSortResult, .written = true});
-  starts.Constants({{"kProbes", kProbes}, {"kStartsThreads", kStartsThreads}});
-  starts.Keeps(kForgetAndSkipText);
-  if (s.kept) {
-    starts.Constants({{"kForgetThreads", kStartsThreads}});
-    starts.MayStartEarly();
-  }
-  starts.Text(kStartsText);
-  launches.push_back(starts.End(CeilDiv(s.sorted.pairs(), kStartsThreads), kStartsThreads));
+  launches.push_back(StartsLaunch(s, dialect));
   return launches;
 }
 

@@ -638,13 +638,10 @@ const absl::string_view kDigitStartsText = R"(
     }
 )";
 
-// The first sorted position whose key is at least the thread's row. A turn asks kProbes positions
-// at once, that many equal steps apart, and goes on between two of them.
-const absl::string_view kStartsText = R"(
-RG_KEEP
-  const int row = RG_BLOCK * kStartsThreads + RG_THREAD;
-  if (row < kPairs) {
-    int low = 0, high = kIndices;
+// The first sorted position, of those from `low` on and before `high`, whose key is at least the
+// row. A turn asks kProbes positions at once, that many equal steps apart, and goes on between two
+// of them.
+const absl::string_view kSearchText = R"(
     while (low < high) {
       const int step = (high - low) / (kProbes + 1) + 1;
       int below = 0;
@@ -657,6 +654,42 @@ RG_UNROLL
       low = rg_min(high, low + below * step);
     }
     rg_store(sorted, kStarts + row, low);
+)";
+
+const absl::string_view kStartsText = R"(
+RG_KEEP
+  const int row = RG_BLOCK * kStartsThreads + RG_THREAD;
+  if (row < kPairs) {
+    int low = 0, high = kIndices;
+RG_SEARCH
+  }
+)";
+
+// Of many rows a block has some neighbouring ones. One team of 32 threads looks for where the first
+// of them begins and one for where those behind them do, each with 32 probes a turn; all others
+// look between these two.
+const absl::string_view kStartsOfManyText = R"(
+RG_KEEP
+  const int lane = RG_THREAD % 32, team = RG_THREAD / 32;
+  const int first_row = RG_BLOCK * kBlockRows;
+  const int rows = rg_min(kBlockRows, kPairs - first_row);
+  if (team < 2) {
+    const int row = first_row + (team == 0 ? 0 : rows);
+    int low = 0, high = kIndices;
+    while (low < high) {
+      const int step = (high - low) / 33 + 1;
+      const int at = rg_min(low + (lane + 1) * step, high) - 1;
+      const int below = RG_POPCOUNT(RG_BALLOT(rg_load(sorted, kPairs + 2 * at) < row));
+      high = rg_min(high, low + (below + 1) * step - 1);
+      low = rg_min(high, low + below * step);
+    }
+    if (lane == 0) ends[team] = low;
+  }
+  RG_BARRIER();
+  for (int n = RG_THREAD; n < rows; n += kStartsThreads) {
+    const int row = first_row + n;
+    int low = ends[0], high = ends[1];
+RG_SEARCH
   }
 )";
 

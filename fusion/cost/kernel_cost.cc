@@ -46,8 +46,8 @@ int64_t Bandwidth(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
 }
 
 // Of what later stages of rows read again, the bytes that the caches have lost by then: while a row
-// goes from one stage to the next, all blocks that are resident beside it move what a stage of their
-// rows does.
+// goes from one stage to the next, all blocks that are resident beside it move what a stage of
+// their rows does.
 int64_t LostBytes(const KernelProfile& p, const Schedule& s, const Footprint& f,
                   const KernelTraffic& t, const DeviceSpec& d) {
   if (t.looped == 0) return 0;
@@ -146,7 +146,8 @@ bool LoadsTogether(const KernelProfile& p, const Schedule& s) {
 
 // What of the shorter one of computing and loading is not hidden behind the other. Threads that go
 // down columns ask for several rows at once: if they ask for much, enough is under way while others
-// of them compute. The threads of a block that meets at barriers do the same at the same time:
+// of them compute, and more so where an SM has blocks that began at different times. The threads of
+// a block that meets at barriers do the same at the same time:
 // there only other blocks overlap.
 int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& f, int64_t shorter,
                     const DeviceSpec& d) {
@@ -160,7 +161,8 @@ int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& 
     if (TemplateOf(s).walk != Walk::kColumns) return of_threads;
     const int64_t under_way = BytesInFlight(s, f, d);
     const int64_t enough = Share(d.bytes_in_flight_per_sm, d.sm_streaming_depth_ppm);
-    return MulDiv(of_threads, std::min(enough, under_way), under_way);
+    const int64_t in_step = MulDiv(of_threads, std::min(enough, under_way), under_way);
+    return Waves(s, f, d) > 1 ? Share(in_step, d.out_of_step_ppm) : in_step;
   }
   return std::max(
       of_threads,

@@ -165,6 +165,13 @@ TEST_CASE("lists of few rows and of many are sorted digit by digit") {
   CheckAll(Drawn(s.indices, s.rows, 4), s.rows);
 }
 
+TEST_CASE("where each of many rows begins is found, however few of them are named") {
+  const double row = GENERATE(-600'001.0, 0.0, 300'000.0, 599'999.0, 600'000.0);
+  const IndexSort sort = IndexSortsFor({.rows = 600'000, .indices = 2'500}, DType::kInt64).back();
+  REQUIRE(sort.way == SortWay::kDigits);
+  Check<int64_t>(std::vector<double>(2'500, row), sort, DType::kInt64, 0);
+}
+
 TEST_CASE("blocks that have several tiles go on where the last one ended") {
   const IndexSort sort = Chosen({1'100'000, 50});
   CHECK(sort.tiles == 2);

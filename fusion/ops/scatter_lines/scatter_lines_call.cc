@@ -16,9 +16,10 @@ constexpr int64_t kMostBytes = 4096;
 constexpr int64_t kTeams = 8;
 constexpr int64_t kMostLoads = 4;
 
-// Simple instructions of a thread: to add 32 terms; to hand 32 to their teams, and for each bit of
-// the number of a team; and to clear and to store an element.
-constexpr int64_t kToAdd = 45, kToHand = 70, kToHandBit = 5, kToStore = 12;
+// Simple instructions of a thread, by nine launches on an H200 (bench/results/line_scatters_h200.json):
+// to add 32 terms at any places, which is mostly waiting for banks of shared memory; to hand 32 to
+// their teams, and for each bit of the number of a team; and to clear and to store an element.
+constexpr int64_t kToAdd = 75, kToHand = 130, kToHandBit = 5, kToStore = 15;
 
 // Of the teams of one line.
 int64_t Results(const ScatterLinesCall& c, const ScatterTeams& t) {

@@ -1,4 +1,6 @@
 // The row of sort_indices.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/call_op.h"
@@ -23,14 +25,17 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
       s.way == SortWay::kOneLaunch
           ? Product({s.items, CeilDiv(s.buckets, Product({4, d.sms})), d.sort_visit_ps})
           : Product({s.passes, s.sorted.indices, d.sort_pass_ps});
-  price.ps = std::min(kHuge, launches + passes);
-  if (explain) {
-    price.terms = {
-        {"launch", launches, launches >= passes, Describe(s)},
-        {"sort", passes, passes > launches,
-         s.way == SortWay::kOneLaunch ? absl::StrCat(s.items, " indices a thread")
-                                      : absl::StrCat(s.passes, " passes over the indices")}};
-  }
+  const int64_t starts = TransferPs(4 * s.sorted.rows, d.hbm_bytes_per_s);
+  price.ps = std::min(kHuge, launches + passes + starts);
+  if (!explain) return price;
+  const int64_t longest = std::max({launches, passes, starts});
+  price.terms = {
+      {"launch", launches, launches == longest, Describe(s)},
+      {"sort", passes, passes == longest && launches < longest,
+       s.way == SortWay::kOneLaunch ? absl::StrCat(s.items, " indices a thread")
+                                    : absl::StrCat(s.passes, " passes over the indices")},
+      {"rows", starts, starts == longest && std::max(launches, passes) < longest,
+       absl::StrCat("where each of ", s.sorted.rows, " rows begins")}};
   return price;
 }
 
