@@ -19,6 +19,7 @@ constexpr int64_t kStartsThreads = 256;  // of the launch that looks for where r
 constexpr int64_t kProbes = 15;          // of such a search, under way together
 // Blocks of that launch with a row for each thread, at most: about as many as a GPU holds.
 constexpr int64_t kMostStartsBlocks = 1024;
+constexpr int64_t kNear = 8;  // positions that such a block's thread first looks among
 // Counts of other blocks that a thread loads together: of stretches it holds indices meanwhile.
 constexpr int64_t kCountsAtOnce = 16, kStretchesAtOnce = 4;
 
@@ -47,8 +48,7 @@ class Writer {
                 {"RG_COMPARE", kCompareText},
                 {"RG_UNCHANGED", kUnchangedText},
                 {"RG_FORGET", kForgetText},
-                {"RG_DIGITS_OF", kDigitsOfText},
-                {"RG_SEARCH", kSearchText}}) {
+                {"RG_DIGITS_OF", kDigitsOfText}}) {
     launch_.kernel.function.comment =
         absl::StrCat("// ", Name(dialect), ": sort_indices, ", what, "\n");
     out_.SetDepth(1);
@@ -353,7 +353,7 @@ SortLaunch StartsLaunch(const IndexSort& s, Dialect dialect) {
   starts.Argument(kInt, "sorted", {.slot = kSortResult, .written = true});
   starts.Constants({{"kProbes", kProbes}, {"kStartsThreads", kStartsThreads}});
   if (many) {
-    starts.Constants({{"kBlockRows", rows}});
+    starts.Constants({{"kBlockRows", rows}, {"kNear", kNear}});
     starts.Shared("ends", 2);
   }
   starts.Keeps(kForgetAndSkipText);

@@ -638,10 +638,13 @@ const absl::string_view kDigitStartsText = R"(
     }
 )";
 
-// The first sorted position, of those from `low` on and before `high`, whose key is at least the
-// row. A turn asks kProbes positions at once, that many equal steps apart, and goes on between two
-// of them.
-const absl::string_view kSearchText = R"(
+// The first sorted position whose key is at least the thread's row. A turn asks kProbes positions
+// at once, that many equal steps apart, and goes on between two of them.
+const absl::string_view kStartsText = R"(
+RG_KEEP
+  const int row = RG_BLOCK * kStartsThreads + RG_THREAD;
+  if (row < kPairs) {
+    int low = 0, high = kIndices;
     while (low < high) {
       const int step = (high - low) / (kProbes + 1) + 1;
       int below = 0;
@@ -654,20 +657,13 @@ RG_UNROLL
       low = rg_min(high, low + below * step);
     }
     rg_store(sorted, kStarts + row, low);
-)";
-
-const absl::string_view kStartsText = R"(
-RG_KEEP
-  const int row = RG_BLOCK * kStartsThreads + RG_THREAD;
-  if (row < kPairs) {
-    int low = 0, high = kIndices;
-RG_SEARCH
   }
 )";
 
 // Of many rows a block has some neighbouring ones. One team of 32 threads looks for where the first
-// of them begins and one for where those behind them do, each with 32 probes a turn; all others
-// look between these two.
+// of them begins and one for where those behind them do, each with 32 probes a turn. A thread then
+// looks between these two, and behind what it found last: its rows have few positions between them
+// where the list is short, so that it first asks whether its row begins among the next kNear.
 const absl::string_view kStartsOfManyText = R"(
 RG_KEEP
   const int lane = RG_THREAD % 32, team = RG_THREAD / 32;
@@ -686,10 +682,27 @@ RG_KEEP
     if (lane == 0) ends[team] = low;
   }
   RG_BARRIER();
+  const int end = ends[1];
+  int low = ends[0];
   for (int n = RG_THREAD; n < rows; n += kStartsThreads) {
-    const int row = first_row + n;
-    int low = ends[0], high = ends[1];
-RG_SEARCH
+    const int row = first_row + n, near = end - low > kNear ? low + kNear : end;
+    int high = end;
+    if (near > low) {
+      if (rg_load(sorted, kPairs + 2 * (near - 1)) < row) {
+        low = near;
+      } else {
+        high = near - 1;
+      }
+    }
+    while (low < high) {
+      const int middle = low + (high - low) / 2;
+      if (rg_load(sorted, kPairs + 2 * middle) < row) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    rg_store(sorted, kStarts + row, low);
   }
 )";
 

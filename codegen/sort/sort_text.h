@@ -25,7 +25,7 @@ extern const absl::string_view kPartText, kFindText, kOwnBucketText, kLongText, 
 // RG_DIGITS_OF; the two launches of a pass; RG_STARTS of a single one; where each row begins in the
 // sorted list, of several.
 extern const absl::string_view kReadIndicesText, kReadListText, kDigitsOfText, kCountText,
-    kPlaceText, kDigitStartsText, kSearchText, kStartsText, kStartsOfManyText;
+    kPlaceText, kDigitStartsText, kStartsText, kStartsOfManyText;
 
 }  // namespace retrograd
 

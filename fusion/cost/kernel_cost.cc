@@ -144,29 +144,36 @@ bool LoadsTogether(const KernelProfile& p, const Schedule& s) {
          (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
 }
 
-// What of the shorter one of computing and loading is not hidden behind the other. Threads that go
-// down columns ask for several rows at once: if they ask for much, enough is under way while others
-// of them compute, and more so where an SM has blocks that began at different times. The threads of
-// a block that meets at barriers do the same at the same time:
-// there only other blocks overlap.
+// What computing and loading take longer for being done by the same SMs, in the best case: the norm
+// of order 5 of both, but for its later terms.
+int64_t BalancedPs(int64_t shorter, int64_t longer, const DeviceSpec& d) {
+  if (longer == 0) return 0;
+  const int64_t square = MulDiv(MulDiv(shorter, kPpm, longer), shorter, longer);
+  return Share(shorter, MulDiv(MulDiv(square, square, kPpm), d.balanced_ppm, kPpm));
+}
+
+// What of the shorter one of computing and loading is not hidden behind the longer one. Threads
+// that go down columns ask for several rows at once: if they ask for much, enough is under way
+// while others of them compute. The threads of a block that meets at barriers do the same at the
+// same time: there only other blocks overlap.
 int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& f, int64_t shorter,
-                    const DeviceSpec& d) {
-  if (StagesAhead(s)) return 0;
+                    int64_t longer, const DeviceSpec& d) {
+  const int64_t least = BalancedPs(shorter, longer, d);
+  if (StagesAhead(s)) return least;
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
   const int64_t of_threads =
       MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
   if (!LoadsTogether(p, s)) {
-    if (TemplateOf(s).walk != Walk::kColumns) return of_threads;
+    if (TemplateOf(s).walk != Walk::kColumns) return std::max(least, of_threads);
     const int64_t under_way = BytesInFlight(s, f, d);
-    const int64_t enough = Share(d.bytes_in_flight_per_sm, d.sm_streaming_depth_ppm);
-    const int64_t in_step = MulDiv(of_threads, std::min(enough, under_way), under_way);
-    return Waves(s, f, d) > 1 ? Share(in_step, d.out_of_step_ppm) : in_step;
+    const int64_t enough = Share(d.bytes_in_flight_per_sm, d.hiding_depth_ppm);
+    return std::max(least, MulDiv(of_threads, std::min(enough, under_way), under_way));
   }
-  return std::max(
-      of_threads,
-      Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks);
+  const int64_t of_blocks =
+      Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks;
+  return std::max({least, of_threads, of_blocks});
 }
 
 // What blocks that hold their rows take to compute. If all of them run at once, some SMs may have
@@ -191,6 +198,14 @@ int64_t ComputeBetweenWaitsPs(int64_t everywhere, const Schedule& s, const Footp
   const int64_t threads =
       std::clamp<int64_t>(CeilDiv(s.blocks, d.sms) * s.threads, 1, d.least_overlap_threads);
   return MulDiv(MulDiv(everywhere, d.sms, active), d.least_overlap_threads, threads);
+}
+
+// What other threads take to compute: if all blocks run at once, as long as the SM that has the
+// most of them. Of more blocks an SM gets another one when one has ended.
+int64_t ComputeOfBusiestPs(int64_t everywhere, const Schedule& s, const Footprint& f,
+                           const DeviceSpec& d) {
+  if (s.blocks == 0 || Waves(s, f, d) > 1) return everywhere;
+  return MulDiv(everywhere, CeilDiv(s.blocks, d.sms) * d.sms, s.blocks);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
@@ -266,10 +281,12 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   const int64_t everywhere = work_.ComputePs(s);
   const int64_t compute = HoldsRows(s)             ? ComputeOfHeldPs(everywhere, s, f, d)
                           : ir.scatter.has_value() ? ComputeBetweenWaitsPs(everywhere, s, f, d)
-                                                   : everywhere;
+                                                   : ComputeOfBusiestPs(everywhere, s, f, d);
   const int64_t wave = WavePpm(s, f, d);
   const int64_t work = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
-  const int64_t not_hidden = NotHiddenPs(p, s, f, std::min(std::max(hbm, cache), compute), d);
+  const int64_t loading = std::max(hbm, cache);
+  const int64_t not_hidden =
+      NotHiddenPs(p, s, f, std::min(loading, compute), std::max(loading, compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
   const int64_t blocks = d.block_ps + std::max<int64_t>(later - work - not_hidden, 0);
   const int64_t moving = work + not_hidden + blocks;

@@ -89,7 +89,7 @@ struct DeviceSpec {
   int64_t convolution_boxes_ppm = 0;  // 0: no loads of boxes of pixels
 
   int64_t overlap_threads = 0, no_overlap_threads = 0, least_overlap_threads = 0;
-  int64_t out_of_step_ppm = 0, overlap_blocks = 0, barrier_overlap_blocks = 0;
+  int64_t hiding_depth_ppm = 0, balanced_ppm = 0, overlap_blocks = 0, barrier_overlap_blocks = 0;
   int64_t issue_threads = 0;
   int64_t row_batch_two_blocks_milli = 0, row_batch_four_blocks_milli = 0;
   int64_t staged_held_elements = 0, staged_held_elements_twice = 0;

@@ -282,7 +282,7 @@ TEST_CASE("threads that go down columns with much under way leave less of what t
   const Classification shape = Classify(ir);
   const KernelProfile profile = ProfileKernel(ir, shape);
   DeviceSpec slower = device;  // takes much more under way to be busy
-  slower.sm_streaming_depth_ppm *= 100;
+  slower.hiding_depth_ppm *= 100;
   const auto bare = [&](const Schedule& s, const DeviceSpec& d) {
     const Price price = KernelPricer(ir, profile, d).Of(s, /*explain=*/true);
     for (const Term& term : price.terms) {
@@ -296,7 +296,7 @@ TEST_CASE("threads that go down columns with much under way leave less of what t
     INFO(s.Print() << ": " << here << " of " << all_of_it);
     const Footprint f = PredictFootprint(ir, profile, s, device);
     const int64_t resident = std::min(f.blocks_per_sm, CeilDiv(s.blocks, device.sms));
-    const int64_t enough = Share(device.bytes_in_flight_per_sm, device.sm_streaming_depth_ppm);
+    const int64_t enough = Share(device.bytes_in_flight_per_sm, device.hiding_depth_ppm);
     const bool much = resident * s.threads * f.bytes_in_flight > enough;
     CHECK((here < all_of_it) == (much && all_of_it > 0));
     compared += here < all_of_it;

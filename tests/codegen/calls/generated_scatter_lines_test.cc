@@ -167,7 +167,7 @@ TEST_CASE("lines of any length add up what any indices name") {
 TEST_CASE("parts of long lines get what any indices name, in the order of the indices") {
   const DrawIndex draw = GENERATE(Any, Few, Same, Wild);
   const Case cases[] = {
-      {.index = {700}, .src = {2, 700}, .extent = 2500},                            // three teams
+      {.index = {700}, .src = {2, 700}, .extent = 3500},  // four teams
       {.index = {3, 900}, .src = {3, 900}, .extent = 3001, .dtype = DType::kFp32},
       {.index = {300}, .src = {300}, .extent = 5000, .dtype = DType::kFp64, .offset = 1},
       {.index = {2, 400}, .src = {2, 400}, .extent = 9 * 1024 + 2},  // two blocks of five teams
