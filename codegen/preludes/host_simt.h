@@ -505,13 +505,24 @@ inline T rg_number(uint64_t bits) {
 // The 32 threads that vote together meet: each sees what the others have stored before.
 #define RG_WARP_BARRIER() static_cast<void>(rg_shuffle(rg_self, rg_host_meeting, 0, 0, __LINE__))
 // The 32 threads that vote together store where `there`; of several at one element any one's value
-// stands, for all to see: that of the last thread, or in blocks of odd numbers of the first.
-#define RG_STORE_ANY(there, element, value)                           \
-  for (int rg_turn = 0; rg_turn < 32; ++rg_turn) {                    \
-    const int rg_next = (rg_block & 1) != 0 ? 31 - rg_turn : rg_turn; \
-    if ((there) && rg_thread % 32 == rg_next) element = value;        \
-    RG_WARP_BARRIER();                                                \
-  }
+// stands, for all to see. Checked, they store one after the other: in blocks of even numbers the
+// last one's value stands, in others the first one's.
+#ifdef RG_CHECK_MODE
+#define RG_STORE_ANY(there, element, value)                             \
+  do {                                                                  \
+    for (int rg_turn = 0; rg_turn < 32; ++rg_turn) {                    \
+      const int rg_next = (rg_block & 1) != 0 ? 31 - rg_turn : rg_turn; \
+      if ((there) && rg_thread % 32 == rg_next) element = value;        \
+      RG_WARP_BARRIER();                                                \
+    }                                                                   \
+  } while (false)
+#else
+#define RG_STORE_ANY(there, element, value) \
+  do {                                      \
+    if (there) element = value;             \
+    RG_WARP_BARRIER();                      \
+  } while (false)
+#endif
 
 // A kernel that shares its launch. Its shared arrays need no pool: a block has those that it uses.
 #define RG_POOL(bytes)

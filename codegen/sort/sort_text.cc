@@ -672,12 +672,20 @@ RG_KEEP
   if (team < 2) {
     const int row = first_row + (team == 0 ? 0 : rows);
     int low = 0, high = kIndices;
-    while (low < high) {
+    // Two teams of one warp go on together.
+    for (;;) {
+      const bool looks = low < high;
+      int any = looks ? 1 : 0;
+      if (RG_WARP > 32) any |= RG_SHUFFLE_XOR(any, 32);
+      if (any == 0) break;
       const int step = (high - low) / 33 + 1;
       const int at = rg_min(low + (lane + 1) * step, high) - 1;
-      const int below = RG_POPCOUNT(RG_BALLOT(rg_load(sorted, kPairs + 2 * at) < row));
-      high = rg_min(high, low + (below + 1) * step - 1);
-      low = rg_min(high, low + below * step);
+      const bool is_below = looks && rg_load(sorted, kPairs + 2 * at) < row;
+      const int below = RG_POPCOUNT(RG_BALLOT(is_below));
+      if (looks) {
+        high = rg_min(high, low + (below + 1) * step - 1);
+        low = rg_min(high, low + below * step);
+      }
     }
     if (lane == 0) ends[team] = low;
   }

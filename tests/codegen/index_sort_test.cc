@@ -169,7 +169,9 @@ TEST_CASE("where each of many rows begins is found, however few of them are name
   const double row = GENERATE(-600'001.0, 0.0, 300'000.0, 599'999.0, 600'000.0);
   const IndexSort sort = IndexSortsFor({.rows = 600'000, .indices = 2'500}, DType::kInt64).back();
   REQUIRE(sort.way == SortWay::kDigits);
-  Check<int64_t>(std::vector<double>(2'500, row), sort, DType::kInt64, 0);
+  const int warp = GENERATE(32, 64);
+  Check<int64_t>(std::vector<double>(2'500, row), sort, DType::kInt64, 0, warp);
+  Check<int64_t>(Drawn(2'500, 600'000, 8), sort, DType::kInt64, 0, warp);
 }
 
 TEST_CASE("blocks that have several tiles go on where the last one ended") {

@@ -4,6 +4,7 @@
 #include "fusion/device/device_spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/cost/kernel_cost.h"
+#include "fusion/cost/kernel_work.h"
 #include "fusion/device/device_numbers.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
@@ -269,7 +271,8 @@ TEST_CASE("a kernel that reads one number, or nothing, costs what one costs that
 }
 
 TEST_CASE("threads that go down columns with much under way leave less of what they compute bare") {
-  const DeviceSpec device = Device("h100");
+  DeviceSpec device = Device("h100");
+  device.balanced_ppm = 0;
   KernelIrBuilder b({16'384, 4096});
   const IndexExpr at = A(0) * 4096 + A(1);
   const int64_t all = 16'384 * 4096;
@@ -302,6 +305,45 @@ TEST_CASE("threads that go down columns with much under way leave less of what t
     compared += here < all_of_it;
   }
   CHECK(compared > 0);
+}
+
+TEST_CASE("what computes about as long as it loads takes longer than either") {
+  const DeviceSpec d = Device("h200");
+  int no_more = 0;
+  const auto visit = [&](const Example&, const KernelPricer& pricer, const Schedule& chosen) {
+    const Price price = pricer.Of(chosen, true);
+    const int64_t compute = PsOf(price, "compute");
+    const int64_t loading = std::max(PsOf(price, "hbm"), PsOf(price, "cache"));
+    const auto shorter = static_cast<double>(std::min(compute, loading));
+    const auto longer = static_cast<double>(std::max<int64_t>({compute, loading, 1}));
+    const double least = shorter * std::pow(shorter / longer, 4) * d.balanced_ppm / 1e6;
+    const auto overlap = static_cast<double>(PsOf(price, "overlap"));
+    CHECK(overlap >= least * (1 - 1e-3) - 2);
+    no_more += least > 1000 && overlap < least * (1 + 1e-3) + 2;
+  };
+  ForEachSchedule(LargeExamples(), d, visit);
+  CHECK(no_more >= 8);  // threads enough for all else
+}
+
+TEST_CASE("one wave of blocks computes as long as the SM that has most of them") {
+  const DeviceSpec d = Device("h200");
+  int uneven = 0, later = 0;
+  const auto visit = [&](const Example& e, const KernelPricer& pricer, const Schedule& s) {
+    const KernelTemplate& t = TemplateOf(s);
+    const bool rows = t.walk != Walk::kPoints && t.walk != Walk::kColumns;
+    if (rows || t.holds || e.ir.scatter.has_value() || s.cluster > 1) return;
+    const Price price = pricer.Of(s, true);
+    const int64_t resident = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
+    const int64_t all = KernelWork(e.ir, e.profile, d).ComputePs(s);
+    const int64_t most = CeilDiv(s.blocks, d.sms);
+    const bool one_wave = most <= resident;
+    CHECK(PsOf(price, "compute") == (one_wave ? MulDiv(all, most * d.sms, s.blocks) : all));
+    uneven += one_wave && most * d.sms > s.blocks && all > 0;
+    later += !one_wave && all > 0;
+  };
+  ForEachSchedule(LargeExamples(), d, visit);
+  CHECK(uneven >= 8);
+  CHECK(later >= 8);
 }
 
 // One for each row and stage of a cluster that shares rows.

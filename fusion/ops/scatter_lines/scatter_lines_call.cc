@@ -10,14 +10,14 @@
 namespace retrograd {
 namespace {
 
-// Bytes of a team's sums, at most: eight teams of a block share 32 KiB, and an SM has room for the
-// blocks that its threads fill.
+// Bytes of a team's sums, at most: eight teams of a block share 32 KiB, and what they hand to each
+// other 13 KiB, so that a block has room on every device.
 constexpr int64_t kMostBytes = 4096;
 constexpr int64_t kTeams = 8;
 constexpr int64_t kMostLoads = 4;
 
-// Simple instructions of a thread, by nine launches on an H200 (bench/results/line_scatters_h200.json):
-// to add 32 terms at any places, which is mostly waiting for banks of shared memory; to hand 32 to
+// Simple instructions of a thread, by launches on an H200 (bench/results/line_scatters_h200.json).
+// To add 32 terms at any places, which is mostly waiting for banks of shared memory; to hand 32 to
 // their teams, and for each bit of the number of a team; and to clear and to store an element.
 constexpr int64_t kToAdd = 75, kToHand = 130, kToHandBit = 5, kToStore = 15;
 

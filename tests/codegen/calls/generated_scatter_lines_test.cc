@@ -173,6 +173,12 @@ TEST_CASE("parts of long lines get what any indices name, in the order of the in
       {.index = {2, 400}, .src = {2, 400}, .extent = 9 * 1024 + 2},  // two blocks of five teams
       {.index = {2, 1100}, .src = {2, 1100}, .extent = 4096, .warp = 64},
       {.index = {300}, .src = {300}, .extent = 6 * 1024, .index_dtype = DType::kInt32, .warp = 64},
+      {.index = {900},
+       .src = {3, 900},
+       .extent = 3000,
+       .dtype = DType::kFp16,
+       .warp = 64},                                                      // three
+      {.index = {3, 600}, .src = {3, 600}, .extent = 4700, .warp = 64},  // five, of one line
   };
   uint64_t seed = 0;
   for (const Case& c : cases) {
@@ -188,6 +194,9 @@ TEST_CASE("each element gets its terms in the order of the indices") {
   const Case together = {.index = {2, 900}, .src = {2, 900}, .extent = 2900, .dtype = DType::kFp32};
   Check(alone, 1, draw, Sums::kRounded);
   Check(together, 2, draw, Sums::kRounded);
+  const Case wide = {
+      .index = {700}, .src = {700}, .extent = 9000, .dtype = DType::kFp32, .warp = 64};
+  Check(wide, 3, draw, Sums::kRounded);
 }
 
 TEST_CASE("teams with a few indices do not share them out") {
