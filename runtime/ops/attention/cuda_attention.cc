@@ -149,6 +149,9 @@ std::string CudaAttentionCall::Describe() const {
   if (library_ == nullptr) return absl::StrCat("our kernels, because ", refusal_.message());
   std::string text = library_->Describe();
   if (tiled_us_ != 0) absl::StrAppend(&text, "\n  our kernels for tensor cores", times(tiled_us_));
+  if (!tiled_refusal_.ok()) {
+    absl::StrAppend(&text, "\n  not our kernels for tensor cores: ", tiled_refusal_.message());
+  }
   return text;
 }
 
@@ -274,9 +277,12 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
                                                                 const AttentionCall& call,
                                                                 const AttentionFacts& facts) {
   Maker maker;
-  if (options_.allow_tiled && place.device.multiplies_with_epilogues() &&
-      TiledAttentionRefusal(call, facts.operand_dtypes).ok()) {
-    RG_ASSIGN_OR_RETURN(maker, Choose(place, call, facts));
+  absl::Status tiled_refusal;
+  if (options_.allow_tiled && place.device.multiplies_with_epilogues()) {
+    tiled_refusal = TiledAttentionRefusal(call, facts.operand_dtypes);
+    if (tiled_refusal.ok()) {
+      RG_ASSIGN_OR_RETURN(maker, Choose(place, call, facts));
+    }
   }
   if (maker.tiled) {
     absl::StatusOr<std::unique_ptr<CudaAttentionCall>> loaded =
@@ -284,9 +290,15 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
     if (loaded.ok()) return *std::move(loaded);
     // What does not compile here may still be the library's.
     if (absl::IsResourceExhausted(loaded.status())) return loaded.status();
+    tiled_refusal = loaded.status();
   }
   absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(place, call, facts);
-  if (library.ok()) return LoadLibrary(place, facts, *std::move(library), maker);
+  if (library.ok()) {
+    std::unique_ptr<CudaAttentionCall> loaded =
+        LoadLibrary(place, facts, *std::move(library), maker);
+    loaded->tiled_refusal_ = std::move(tiled_refusal);
+    return loaded;
+  }
   if (!absl::IsUnimplemented(library.status()) && !absl::IsUnavailable(library.status())) {
     return library.status();
   }

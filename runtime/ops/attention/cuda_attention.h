@@ -42,8 +42,9 @@ class CudaAttentionCall : public LoadedCall {
   const absl::Status& refusal() const { return refusal_; }
   // Whether our kernels for tensor cores make it.
   bool tiled() const { return tiled_; }
-  // "cuDNN, plan .. of 3" with the times and workspaces of all, "our kernels for tensor cores", or
-  // "our kernels, because ..".
+  // "cuDNN, plan .. of 3" with the times and workspaces of all, and why our kernels for tensor
+  // cores do not make it, if they cannot; "our kernels for tensor cores"; or "our kernels, because
+  // ..".
   std::string Describe() const override;
 
  private:
@@ -53,7 +54,7 @@ class CudaAttentionCall : public LoadedCall {
   std::shared_ptr<CudnnPlans> library_;  // or, where it refuses, the kernels
   std::unique_ptr<LoadedKernels> kernels_;
   size_t launches_ = 0;
-  absl::Status refusal_;
+  absl::Status refusal_, tiled_refusal_;  // of cuDNN, and of our kernels for tensor cores
   bool tiled_ = false;
   double tiled_us_ = 0, library_us_ = 0;  // 0: not timed
 };
