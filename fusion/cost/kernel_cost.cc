@@ -200,11 +200,13 @@ int64_t ComputeBetweenWaitsPs(int64_t everywhere, const Schedule& s, const Footp
   return MulDiv(MulDiv(everywhere, d.sms, active), d.least_overlap_threads, threads);
 }
 
-// What other threads take to compute: if all blocks run at once, as long as the SM that has the
-// most of them. Of more blocks an SM gets another one when one has ended.
+// What other threads take to compute: if all blocks run at once, and some SMs have more of them
+// than others, as long as the SM that has the most. Of more blocks an SM gets another one when one
+// has ended. Of fewer blocks than SMs it is not told, so that small kernels have one schedule for
+// many sizes.
 int64_t ComputeOfBusiestPs(int64_t everywhere, const Schedule& s, const Footprint& f,
                            const DeviceSpec& d) {
-  if (s.blocks == 0 || Waves(s, f, d) > 1) return everywhere;
+  if (s.blocks <= d.sms || Waves(s, f, d) > 1) return everywhere;
   return MulDiv(everywhere, CeilDiv(s.blocks, d.sms) * d.sms, s.blocks);
 }
 

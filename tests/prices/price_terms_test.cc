@@ -336,7 +336,7 @@ TEST_CASE("one wave of blocks computes as long as the SM that has most of them")
     const int64_t resident = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
     const int64_t all = KernelWork(e.ir, e.profile, d).ComputePs(s);
     const int64_t most = CeilDiv(s.blocks, d.sms);
-    const bool one_wave = most <= resident;
+    const bool one_wave = most <= resident && s.blocks > d.sms;
     CHECK(PsOf(price, "compute") == (one_wave ? MulDiv(all, most * d.sms, s.blocks) : all));
     uneven += one_wave && most * d.sms > s.blocks && all > 0;
     later += !one_wave && all > 0;
