@@ -79,10 +79,8 @@ class Trial {
     return choice_;
   }
 
-  // Who made other numbers than whom: names of implementations.
-  const std::vector<std::pair<std::string, std::string>>& disagreeing() const {
-    return disagreeing_;
-  }
+  // Who is not used for what it made, and why: "a makes other numbers than b".
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   // What one run showed of an implementation.
@@ -119,7 +117,8 @@ class Trial {
       return choice_.candidates[static_cast<size_t>(tried[place].implementation)].name;
     };
     for (const size_t place : agreement.disagreeing) {
-      disagreeing_.emplace_back(name(place), name(agreement.kept));
+      left_out_.push_back(
+          absl::StrCat(name(place), " makes other numbers than ", name(agreement.kept)));
     }
     for (auto place = agreement.disagreeing.rbegin(); place != agreement.disagreeing.rend();
          ++place) {
@@ -144,7 +143,11 @@ class Trial {
     RG_RETURN_IF_ERROR(Choose(implementation));
     RG_RETURN_IF_ERROR(results_.Clear(own_.pointers()));
     RG_ASSIGN_OR_RETURN(const double us, HostTime(device_, [&] { return RunChosen(); }));
-    RG_RETURN_IF_ERROR(implementations_.Check(own_.pointers()));
+    if (absl::Status fault = implementations_.Check(own_.pointers()); !fault.ok()) {
+      left_out_.push_back(absl::StrCat(choice_.candidates[static_cast<size_t>(implementation)].name,
+                                       ": ", fault.message()));
+      return fault;
+    }
     RG_ASSIGN_OR_RETURN(made, results_.Read(own_.pointers()));
     return us;
   }
@@ -178,17 +181,17 @@ class Trial {
   OwnMemory& own_;
   ResultSample results_;
   Choice choice_;
-  std::vector<std::pair<std::string, std::string>> disagreeing_;
+  std::vector<std::string> left_out_;
   std::vector<int> racing_;  // the first is the default
   // By implementation and runs; null: it is not recorded.
   std::map<std::pair<int, int>, std::unique_ptr<Recording>> rows_;
   int chosen_ = -1;
 };
 
-// `disagreeing`: who makes other numbers than whom.
+// `left_out`: as Trial has it.
 absl::StatusOr<Choice> TimeAll(Device& device, const CallMemory& wanted,
                                Implementations& implementations,
-                               std::vector<std::pair<std::string, std::string>>& disagreeing) {
+                               std::vector<std::string>& left_out) {
   MeasurementMemory memory(device);
   RG_ASSIGN_OR_RETURN(OwnMemory own, Take(wanted, implementations.most_workspace_bytes(), memory));
   // The caller's stream may be at work, or be captured.
@@ -197,7 +200,7 @@ absl::StatusOr<Choice> TimeAll(Device& device, const CallMemory& wanted,
   RG_RETURN_IF_ERROR(implementations.Fill(own.pointers()));
   Trial trial(device, wanted, implementations, own);
   absl::StatusOr<Choice> choice = trial.Run();
-  disagreeing = trial.disagreeing();
+  left_out = trial.left_out();
   return choice;
 }
 
@@ -293,12 +296,11 @@ absl::StatusOr<Choice> Tuner::ChooseFastest(const ChoiceKey& key, const CallMemo
                                             Implementations& implementations) {
   const bool may = MayMeasure();
   if (!may && options_.time) ++beyond_budget_;
-  std::vector<std::pair<std::string, std::string>> disagreeing;
-  absl::StatusOr<Choice> choice = may ? TimeAll(device_, memory, implementations, disagreeing)
-                                      : absl::StatusOr<Choice>(Choice{});
-  for (const auto& [name, kept] : disagreeing) {
-    Note(absl::StrCat(key.kind, " by ", key.library, ": ", name, " makes other numbers than ", kept,
-                      " and is not used: ", key.call));
+  std::vector<std::string> left_out;
+  absl::StatusOr<Choice> choice =
+      may ? TimeAll(device_, memory, implementations, left_out) : absl::StatusOr<Choice>(Choice{});
+  for (const std::string& why : left_out) {
+    Note(absl::StrCat(key.kind, " by ", key.library, ": ", why, ", and is not used: ", key.call));
   }
   // Without the memory for a measurement the first one does.
   if (!may || absl::IsResourceExhausted(choice.status())) {

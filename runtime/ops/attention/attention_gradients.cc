@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <type_traits>
 
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
@@ -38,13 +39,26 @@ std::vector<char> Block(DType dtype, int64_t elements, const Next& next) {
   return block;
 }
 
-double Element(DType dtype, const std::vector<char>& bytes, int64_t i) {
-  double value = 0;
+// Of the elements of [B,H,T,D] whose places lie in the bytes.
+std::vector<float> Elements(const CallTensor& t, DType dtype, const std::vector<char>& bytes) {
+  std::vector<float> elements;
   WithFloatType(dtype, [&](auto* type) {
-    value = LoadAs<double>(
-        reinterpret_cast<const std::remove_pointer_t<decltype(type)>*>(bytes.data()), i);
+    const auto* const p =
+        reinterpret_cast<std::add_const_t<std::remove_pointer_t<decltype(type)>>*>(bytes.data());
+    const auto end = static_cast<int64_t>(bytes.size()) / SizeBytes(dtype);
+    const auto append = [&](int64_t place) {
+      if (place < end) elements.push_back(LoadAs<float>(p, place));
+    };
+    for (int64_t b = 0; b < t.shape[0]; ++b) {
+      for (int64_t h = 0; h < t.shape[1]; ++h) {
+        for (int64_t i = 0; i < t.shape[2]; ++i) {
+          const int64_t row = t.offset + b * t.strides[0] + h * t.strides[1] + i * t.strides[2];
+          for (int64_t d = 0; d < t.shape[3]; ++d) append(row + d * t.strides[3]);
+        }
+      }
+    }
   });
-  return value;
+  return elements;
 }
 
 }  // namespace
@@ -78,8 +92,9 @@ absl::StatusOr<Gradients> GradientsOf(Device& device, const AttentionCall& call,
   Gradients gradients;
   for (size_t i = 0; i < call.results.size(); ++i) {
     const int64_t bytes = std::min(kMostBytes, SpanOf(call.results[i]) * SizeBytes(call.dtype));
-    std::vector<char>& mine = gradients.emplace_back(static_cast<size_t>(bytes));
-    RG_RETURN_IF_ERROR(device.CopyOut(mine.data(), pointers.results[i], bytes));
+    std::vector<char> first(static_cast<size_t>(bytes));
+    RG_RETURN_IF_ERROR(device.CopyOut(first.data(), pointers.results[i], bytes));
+    gradients.push_back(Elements(call.results[i], call.dtype, first));
   }
   return gradients;
 }
@@ -90,10 +105,9 @@ absl::Status SameGradients(const AttentionCall& call, const Gradients& ours,
   for (size_t result = 0; result < ours.size(); ++result) {
     const bool both = result < theirs.size() && ours[result].size() == theirs[result].size();
     double difference = 0, size = 0;
-    for (int64_t i = 0;
-         both && i < static_cast<int64_t>(ours[result].size()) / SizeBytes(call.dtype); ++i) {
-      const double their = Element(call.dtype, theirs[result], i);
-      difference += std::pow(Element(call.dtype, ours[result], i) - their, 2);
+    for (size_t i = 0; both && i < ours[result].size(); ++i) {
+      const double their = theirs[result][i];
+      difference += std::pow(ours[result][i] - their, 2);
       size += their * their;
     }
     // Also where one of them is no number.

@@ -16,8 +16,9 @@ namespace retrograd {
 absl::Status FillAttention(Device& device, const AttentionCall& call, const AttentionFacts& facts,
                            const CallPointers& pointers);
 
-// The first bytes of dQ, dK and dV, up to 16 MiB of each.
-using Gradients = std::vector<std::vector<char>>;
+// The elements of dQ, dK and dV that lie in the first 16 MiB of each. What lies between them, where
+// a gradient is a part of another tensor, is left out: nobody writes it.
+using Gradients = std::vector<std::vector<float>>;
 absl::StatusOr<Gradients> GradientsOf(Device& device, const AttentionCall& call,
                                       const CallPointers& pointers);
 

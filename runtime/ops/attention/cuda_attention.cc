@@ -213,6 +213,7 @@ std::unique_ptr<CudaAttentionCall> CudaAttention::LoadLibrary(const Place& place
       std::make_unique<CudaAttentionCall>(place.device, facts, plans->workspace_bytes(), us);
   loaded->library_ = std::move(plans);
   loaded->tiled_us_ = maker.tiled_us;
+  loaded->tiled_refusal_ = maker.tiled_refusal;
   return loaded;
 }
 
@@ -249,7 +250,7 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::ChooseByTime(const Place& pl
   if (!tiled_first) std::swap(names[0], names[1]);
   Tuner& tuner = place.device.tuner();
   const std::string shape = CudnnAttentionRequest(call, facts, options_.cudnn).key;
-  const ChoiceKey key = tuner.Key("attention 2",
+  const ChoiceKey key = tuner.Key("attention 3",
                                   absl::StrCat(version, ", ", place.device.Compiler(), ", kernels ",
                                                TiledDigest(place, call, facts, shape)),
                                   shape);
@@ -261,7 +262,7 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::ChooseByTime(const Place& pl
   if (!plans.ok()) return Maker{.tiled = !draws_as_cudnn};
   const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled =
       LoadTiled(place, call, facts, {});
-  if (!tiled.ok()) return Maker{};
+  if (!tiled.ok()) return Maker{.tiled_refusal = tiled.status()};
   const std::unique_ptr<CudaAttentionCall> library =
       LoadLibrary(place, facts, *std::move(plans), {});
   std::vector<CudnnOrTiled::Made> made = {{std::string(kTiledName), tiled->get()},
@@ -277,10 +278,9 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
                                                                 const AttentionCall& call,
                                                                 const AttentionFacts& facts) {
   Maker maker;
-  absl::Status tiled_refusal;
   if (options_.allow_tiled && place.device.multiplies_with_epilogues()) {
-    tiled_refusal = TiledAttentionRefusal(call, facts.operand_dtypes);
-    if (tiled_refusal.ok()) {
+    maker.tiled_refusal = TiledAttentionRefusal(call, facts.operand_dtypes);
+    if (maker.tiled_refusal.ok()) {
       RG_ASSIGN_OR_RETURN(maker, Choose(place, call, facts));
     }
   }
@@ -290,14 +290,11 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
     if (loaded.ok()) return *std::move(loaded);
     // What does not compile here may still be the library's.
     if (absl::IsResourceExhausted(loaded.status())) return loaded.status();
-    tiled_refusal = loaded.status();
+    maker.tiled_refusal = loaded.status();
   }
   absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(place, call, facts);
   if (library.ok()) {
-    std::unique_ptr<CudaAttentionCall> loaded =
-        LoadLibrary(place, facts, *std::move(library), maker);
-    loaded->tiled_refusal_ = std::move(tiled_refusal);
-    return loaded;
+    return LoadLibrary(place, facts, *std::move(library), maker);
   }
   if (!absl::IsUnimplemented(library.status()) && !absl::IsUnavailable(library.status())) {
     return library.status();

@@ -77,6 +77,7 @@ class CudaAttention {
   struct Maker {
     bool tiled = false;
     double tiled_us = 0, library_us = 0;
+    absl::Status tiled_refusal = absl::OkStatus();
   };
 
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Library(const Place& place, const AttentionCall& call,

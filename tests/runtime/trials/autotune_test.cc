@@ -208,6 +208,8 @@ TEST_CASE("an implementation that wrote what it must not is out, fast as it is")
   REQUIRE(choice.ok());
   CHECK(implementations.chosen == 0);
   CHECK(TimesOf(*choice) == std::vector<double>{30, 0});
+  CHECK(on.tuner.TakeNotes() ==
+        std::vector<std::string>{"kind 1 by library 7: 1: other numbers, and is not used: call"});
   Scripted alone(on.clock, {10});
   alone.wrong = 0;
   CHECK(on.tuner.ChooseFastest(on.Key(), kMemory, alone).status() ==
@@ -241,7 +243,7 @@ TEST_CASE("an implementation that makes other numbers than the rest is out, and 
     REQUIRE(notes.size() == c.out.size());
     for (size_t i = 0; i < notes.size(); ++i) {
       CHECK(notes[i] == "kind 1 by library 7: " + c.out[i] + " makes other numbers than " + c.kept +
-                            " and is not used: call");
+                            ", and is not used: call");
       CHECK(choice->candidates[std::stoul(c.out[i])].us == 0);
     }
   }
