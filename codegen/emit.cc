@@ -4,12 +4,18 @@
 #include "codegen/gemm/emit_fused_matmul.h"
 #include "codegen/print/kernel_text.h"
 #include "codegen/templates/templates.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 
 GroupKernels EmitGroup(const KernelBody& body, Dialect dialect) {
-  return EmitterOf(body.schedule.kind)(body, dialect);
+  GroupKernels kernels = EmitterOf(body.schedule.kind)(body, dialect);
+  if (!kernels.launches.empty()) {
+    const auto main = static_cast<size_t>(MainLaunchNumber(body.ir, body.schedule));
+    kernels.launches[main].resident = body.resident;
+  }
+  return kernels;
 }
 
 GroupKernels EmitGroup(const Group& group, Dialect dialect) {

@@ -116,6 +116,7 @@ struct Kernel {
   int threads = 1;
   int cluster = 2;            // of a multiplier: blocks that share loads; of kCluster: its blocks
   int maps = 0;               // of kBoxes
+  int resident = 0;           // blocks on an SM that the plan counts on; 0: it says nothing
   int arguments = 0;          // how many pointers it takes, and words of lifted numbers
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
   // Its threads begin with RG_EARLY_START, by which it may be launched before the kernel in front

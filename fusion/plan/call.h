@@ -22,6 +22,7 @@ struct KernelBody {
   Schedule schedule;
   int registers = 0;        // predicted, of a thread
   int64_t spill_bytes = 0;  // predicted, of a thread
+  int resident = 0;  // blocks of the main launch on an SM that the price counts on; 0: not known
   friend bool operator==(const KernelBody&, const KernelBody&) = default;
 };
 

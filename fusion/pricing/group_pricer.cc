@@ -288,7 +288,8 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
   group.body = LaunchOf({.ir = std::move(*kernel.ir),
                          .schedule = schedule,
                          .registers = price.footprint.registers_wanted,
-                         .spill_bytes = price.footprint.spill_bytes});
+                         .spill_bytes = price.footprint.spill_bytes,
+                         .resident = static_cast<int>(price.footprint.blocks_per_sm)});
   return group;
 }
 

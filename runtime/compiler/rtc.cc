@@ -8,14 +8,17 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "codegen/translation_unit.h"
+#include "fusion/kernel/ir/scale.h"
 #include "graph/base/status.h"
 #include "runtime/compiler/code_object.h"
 
@@ -170,36 +173,56 @@ absl::StatusOr<CompiledObject> CompileWith(const Compiler& c, absl::string_view 
   return object;
 }
 
-// Left to itself, NVIDIA's assembler spills a few registers where that makes room for one more
-// block on an SM. A plan counts on no spills, so such a kernel is compiled again for fewer blocks.
+// Blocks on an SM that kernels are compiled for, where that is not left to the assembler.
 using BlocksByKernel = absl::flat_hash_map<std::string, int64_t>;
 
 constexpr int64_t kRegistersPerSm = 65536, kRegisterStep = 8, kMostRegisters = 255;
 constexpr int kMostResidencyRounds = 4;
+
+// The least part of its registers that a kernel is held to: below, the assembler spills.
+constexpr double kLeastOfRegisters = 0.8;
 
 int64_t RegistersFor(int64_t blocks, int64_t threads) {
   return std::min(kRegistersPerSm / (blocks * threads) / kRegisterStep * kRegisterStep,
                   kMostRegisters);
 }
 
-// Sets the blocks of kernels that spill although a thread may have more registers for fewer blocks.
-// False if there is none.
-bool GiveUpBlocks(absl::Span<const Kernel> kernels, absl::Span<const KernelResources> compiled,
-                  BlocksByKernel* blocks_of) {
-  bool changed = false;
-  for (const KernelResources& resources : compiled) {
-    const auto kernel = std::find_if(kernels.begin(), kernels.end(),
-                                     [&](const Kernel& k) { return k.name == resources.name; });
-    if (resources.spill_bytes == 0 || kernel == kernels.end()) continue;
-    if (!MayBeResident(*kernel)) continue;  // others have one block on an SM
-    const int64_t used = (resources.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
-    int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * kernel->threads, 1);
-    while (blocks > 0 && RegistersFor(blocks, kernel->threads) <= used) --blocks;
-    if (blocks < 1) continue;
-    (*blocks_of)[kernel->name] = blocks;
-    changed = true;
-  }
-  return changed;
+int64_t WholeSteps(int64_t registers) { return CeilDiv(registers, kRegisterStep) * kRegisterStep; }
+
+// A plan cuts a kernel's work for the blocks that it expects to be resident: where the kernel takes
+// a few registers more, its last blocks wait for the first. 0: the kernel is left as it is. One
+// whose sizes vary is: equal texts have other grids.
+int64_t BlocksOfPlan(const Kernel& kernel, const KernelResources& compiled, int64_t sms) {
+  if (kernel.resident == 0 || !kernel.lifted.empty() || compiled.spill_bytes > 0) return 0;
+  const int64_t resident =
+      kRegistersPerSm / std::max<int64_t>(WholeSteps(compiled.registers) * kernel.threads, 1);
+  if (kernel.resident <= resident || sms == 0 || kernel.blocks <= resident * sms) return 0;
+  const auto least = static_cast<int64_t>(kLeastOfRegisters * compiled.registers);
+  return RegistersFor(kernel.resident, kernel.threads) >= least ? kernel.resident : 0;
+}
+
+// Left to itself, NVIDIA's assembler spills a few registers where that makes room for one more
+// block on an SM. A plan counts on no spills, so such a kernel is compiled again for fewer blocks.
+// 0: it does not spill, or no fewer blocks help.
+int64_t BlocksWithoutSpills(const Kernel& kernel, const KernelResources& compiled) {
+  if (compiled.spill_bytes == 0) return 0;
+  const int64_t used = WholeSteps(compiled.registers);
+  int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * kernel.threads, 1);
+  while (blocks > 0 && RegistersFor(blocks, kernel.threads) <= used) --blocks;
+  return blocks;
+}
+
+const Kernel* FindKernel(absl::Span<const Kernel> kernels, absl::string_view name) {
+  const auto kernel =
+      std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& k) { return k.name == name; });
+  return kernel == kernels.end() ? nullptr : &*kernel;
+}
+
+std::string SourceFor(absl::Span<const Kernel> kernels, const BlocksByKernel& blocks_of) {
+  return TranslationUnit(kernels, Dialect::kCuda, [&](const Kernel& kernel) {
+    const auto it = blocks_of.find(kernel.name);
+    return it != blocks_of.end() ? PrintResidentHead(kernel, it->second) : PrintHead(kernel);
+  });
 }
 
 }  // namespace
@@ -237,23 +260,67 @@ absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view sou
                                    : CompileHip(source, arch, options);
 }
 
+namespace {
+
+// The blocks of those kernels for which the assembler's choice is not the best, by `compiled`, what
+// it has made of them. These alone are compiled to find out.
+absl::StatusOr<BlocksByKernel> ChooseBlocks(absl::Span<const Kernel> kernels,
+                                            absl::Span<const KernelResources> compiled,
+                                            absl::string_view arch, const RtcOptions& options) {
+  BlocksByKernel blocks_of;
+  absl::flat_hash_set<std::string> spills_alone;
+  std::vector<Kernel> trying;
+  const auto try_with = [&](const Kernel& kernel, int64_t blocks) {
+    if (blocks < 1) return;
+    blocks_of[kernel.name] = blocks;
+    trying.push_back(kernel);
+  };
+  for (const KernelResources& resources : compiled) {
+    const Kernel* const kernel = FindKernel(kernels, resources.name);
+    // Others have one block on an SM.
+    if (kernel == nullptr || !MayBeResident(*kernel)) continue;
+    if (resources.spill_bytes > 0) spills_alone.insert(kernel->name);
+    try_with(*kernel, resources.spill_bytes == 0 ? BlocksOfPlan(*kernel, resources, options.sms)
+                                                 : BlocksWithoutSpills(*kernel, resources));
+  }
+  for (int round = 0; round < kMostResidencyRounds && !trying.empty(); ++round) {
+    const std::vector<Kernel> tried = std::exchange(trying, {});
+    RG_ASSIGN_OR_RETURN(const CompiledObject trial,
+                        CompileCuda(SourceFor(tried, blocks_of), arch, options));
+    for (const KernelResources& resources : trial.kernels) {
+      const Kernel* const kernel = FindKernel(tried, resources.name);
+      if (kernel == nullptr || resources.spill_bytes == 0) continue;
+      if (spills_alone.count(kernel->name) == 0) {
+        blocks_of.erase(kernel->name);
+      } else {
+        try_with(*kernel, BlocksWithoutSpills(*kernel, resources));
+      }
+    }
+  }
+  return blocks_of;
+}
+
+}  // namespace
+
 absl::StatusOr<CompiledObject> CompileKernels(Dialect dialect, absl::Span<const Kernel> kernels,
                                               absl::string_view arch, const RtcOptions& options) {
   if (dialect != Dialect::kCuda) {
     return CompileFor(dialect, TranslationUnit(kernels, dialect), arch, options);
   }
-  BlocksByKernel blocks_of;
-  const auto head = [&blocks_of](const Kernel& kernel) {
-    const auto it = blocks_of.find(kernel.name);
-    return it != blocks_of.end() ? PrintResidentHead(kernel, it->second) : PrintHead(kernel);
-  };
-  for (int round = 0;; ++round) {
-    RG_ASSIGN_OR_RETURN(CompiledObject object,
-                        CompileCuda(TranslationUnit(kernels, dialect, head), arch, options));
-    if (round == kMostResidencyRounds || !GiveUpBlocks(kernels, object.kernels, &blocks_of)) {
-      return object;
-    }
+  RG_ASSIGN_OR_RETURN(CompiledObject object, CompileCuda(SourceFor(kernels, {}), arch, options));
+  RG_ASSIGN_OR_RETURN(const BlocksByKernel blocks_of,
+                      ChooseBlocks(kernels, object.kernels, arch, options));
+  if (blocks_of.empty()) return object;
+  return CompileCuda(SourceFor(kernels, blocks_of), arch, options);
+}
+
+std::string CompiledBy(absl::Span<const Kernel> kernels, const RtcOptions& options) {
+  std::string text = absl::StrCat(options.sms, " multiprocessors\n");
+  for (const Kernel& kernel : kernels) {
+    if (kernel.resident == 0) continue;
+    absl::StrAppend(&text, kernel.name, ": ", kernel.blocks, " blocks, ", kernel.resident, "\n");
   }
+  return text;
 }
 
 absl::StatusOr<std::string> CompilerName(Dialect dialect, const RtcOptions& options) {

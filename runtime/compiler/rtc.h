@@ -34,6 +34,7 @@ struct CompiledObject {
 
 struct RtcOptions {
   std::string library;  // path of the compiler's shared library; empty: where it is usually found
+  int64_t sms = 0;      // multiprocessors of the GPU that runs them; 0: registers stay as they come
 };
 
 // A source as it is. arch: "sm_90". Unavailable, saying what to install, where there is no NVRTC;
@@ -49,12 +50,17 @@ absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string
 absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view source,
                                           absl::string_view arch, const RtcOptions& options = {});
 
-// Kernels with different names, in one translation unit. A CUDA kernel that the assembler lets
-// spill to fit more blocks on an SM is compiled for fewer of them, so that what spills needs more
-// registers than a thread can have.
+// Kernels with different names, in one translation unit. A CUDA kernel that takes so many registers
+// that fewer of its blocks are resident than its plan counts on is held to fewer registers: if it
+// has more blocks than are resident, needs at least 0.8 of its registers, and then does not spill.
+// One that the assembler lets spill to fit more blocks on an SM is compiled for fewer of them, so
+// that what spills needs more registers than a thread can have.
 absl::StatusOr<CompiledObject> CompileKernels(Dialect dialect, absl::Span<const Kernel> kernels,
                                               absl::string_view arch,
                                               const RtcOptions& options = {});
+
+// What CompileKernels goes by beside the kernels' texts, for keys of what it makes.
+std::string CompiledBy(absl::Span<const Kernel> kernels, const RtcOptions& options);
 
 // "NVRTC 13.0", "HIPRTC 5.2", or why there is none.
 absl::StatusOr<std::string> CompilerName(Dialect dialect, const RtcOptions& options = {});

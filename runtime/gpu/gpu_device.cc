@@ -61,7 +61,9 @@ absl::Status GpuDevice::Start() {
         options_.cache_bytes);
     if (opened.ok()) cache_ = *std::move(opened);  // no reason to fail
   }
-  compiler_.emplace(dialect(), options_.compile, Cache());
+  GpuCompileOptions compile = options_.compile;
+  compile.rtc.sms = facts_.sms;
+  compiler_.emplace(dialect(), std::move(compile), Cache());
   if (options_.shared_kernels) program_ = options_.shared_kernels->families().NewProgram();
   tuner_.emplace(*this,
                  TunerOptions{.device = absl::StrFormat("%s, %s, %d multiprocessors", facts_.model,

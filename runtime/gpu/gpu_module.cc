@@ -78,15 +78,16 @@ size_t Work(absl::Span<const Kernel> kernels) {
   return work;
 }
 
-// What `compile` makes of the source, from the cache or into it.
+// What `compile` makes of the source, from the cache or into it. by: what it goes by beside that.
 absl::StatusOr<CompiledObject> Cached(Dialect dialect, absl::string_view source,
-                                      absl::string_view arch, const RtcOptions& options,
-                                      const ModuleCache* cache,
+                                      absl::string_view by, absl::string_view arch,
+                                      const RtcOptions& options, const ModuleCache* cache,
                                       absl::FunctionRef<absl::StatusOr<CompiledObject>()> compile) {
   if (cache == nullptr) return compile();
   RG_ASSIGN_OR_RETURN(const std::string compiler, CompilerName(dialect, options));
-  // The flags and what is done about spills belong to this version of the format.
-  const std::string key = absl::StrCat("retrograd cubin 2\n", compiler, "\n", arch, "\n", source);
+  // The flags and how residency is chosen belong to this version of the format.
+  const std::string key =
+      absl::StrCat("retrograd cubin 3\n", compiler, "\n", arch, "\n", by, source);
   if (const std::optional<std::string> entry = cache->Read(key)) {
     if (std::optional<CompiledObject> object = ParseObject(*entry)) {
       object->compiler = compiler;
@@ -104,14 +105,14 @@ absl::StatusOr<CompiledObject> Cached(Dialect dialect, absl::string_view source,
 absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view source,
                                              absl::string_view arch, const RtcOptions& options,
                                              const ModuleCache* cache) {
-  return Cached(dialect, source, arch, options, cache,
+  return Cached(dialect, source, /*by=*/"", arch, options, cache,
                 [&] { return CompileFor(dialect, source, arch, options); });
 }
 
 absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::Span<const Kernel> kernels,
                                              absl::string_view source, absl::string_view arch,
                                              const RtcOptions& options, const ModuleCache* cache) {
-  return Cached(dialect, source, arch, options, cache,
+  return Cached(dialect, source, CompiledBy(kernels, options), arch, options, cache,
                 [&] { return CompileKernels(dialect, kernels, arch, options); });
 }
 

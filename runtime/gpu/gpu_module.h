@@ -27,7 +27,7 @@ absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view 
                                              absl::string_view arch, const RtcOptions& options,
                                              const ModuleCache* cache);
 
-// The same of kernels, whose source this is. Those that spill are compiled again.
+// The same of kernels, whose source this is. Some are compiled again (CompileKernels).
 absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::Span<const Kernel> kernels,
                                              absl::string_view source, absl::string_view arch,
                                              const RtcOptions& options, const ModuleCache* cache);

@@ -29,8 +29,9 @@ class KernelCompiler::Pool {
 
 namespace {
 
-std::string KeyOf(absl::string_view arch, absl::string_view source) {
-  return absl::StrCat(arch, "\n", source);
+std::string KeyOf(absl::string_view arch, absl::Span<const Kernel> part,
+                  const GpuCompileOptions& options, absl::string_view source) {
+  return absl::StrCat(arch, "\n", CompiledBy(part, options.rtc), source);
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ void KernelCompiler::Expect(absl::Span<const Kernel> kernels, absl::string_view 
   if (pool_ == nullptr) pool_ = std::make_unique<Pool>(Jobs(options_));
   for (std::vector<Kernel>& part : Parts(kernels, Jobs(options_))) {
     std::string source = Source(part);
-    const auto [entry, is_new] = expected_.try_emplace(KeyOf(arch, source));
+    const auto [entry, is_new] = expected_.try_emplace(KeyOf(arch, part, options_, source));
     if (!is_new) continue;
     std::packaged_task<absl::StatusOr<CompiledObject>()> compile(
         [this, part = std::move(part), source = std::move(source), arch = std::string(arch)] {
@@ -81,7 +82,8 @@ absl::StatusOr<std::vector<CompiledObject>> KernelCompiler::Compile(
   std::vector<Compiling> compiling;
   for (const std::vector<Kernel>& part : parts) {
     std::string source = Source(part);
-    if (const auto known = expected_.find(KeyOf(arch, source)); known != expected_.end()) {
+    if (const auto known = expected_.find(KeyOf(arch, part, options_, source));
+        known != expected_.end()) {
       compiling.push_back(known->second);
       continue;
     }

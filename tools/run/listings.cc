@@ -85,7 +85,8 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
   const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
   const std::string target = ArchFor(kernels, arch);
   progress.Step(absl::StrCat("compiling for ", target));
-  RG_ASSIGN_OR_RETURN(const CompiledObject object, CompileKernels(dialect, kernels, target));
+  RG_ASSIGN_OR_RETURN(const CompiledObject object,
+                      CompileKernels(dialect, kernels, target, {.sms = graph.spec.sms}));
   const auto predicted = Predictions(compiled);
   std::printf("%s, %s: %zu kernels, %zu bytes of code\n", object.compiler.c_str(), target.c_str(),
               object.kernels.size(), object.code.size());

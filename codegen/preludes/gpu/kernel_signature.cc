@@ -14,7 +14,7 @@ struct rg_slots {
   extern "C" __global__ void __launch_bounds__(threads) name(   \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)
 // The same for at least so many blocks on an SM at once: then the compiler takes as many registers
-// as those leave, instead of spilling a few to make room for more blocks.
+// as those leave, neither a few more nor so few that it spills to make room for more blocks.
 #define RG_KERNEL_RESIDENT(name, threads, arguments, blocks)           \
   extern "C" __global__ void __launch_bounds__(threads, blocks) name(  \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "fusion/kernel/ir/scale.h"
@@ -17,20 +18,21 @@ namespace {
 // Threads that sum columns and chunks at once: 431 for each of the 304 units of the largest GPU.
 constexpr int64_t kThreadsOfSums = 131072;
 constexpr int64_t kColumnsOfThread = 4;  // an access of fp32 sums
-constexpr int64_t kLeastChunk = 8, kMostChunk = 64;
+constexpr int64_t kLeastChunk = 8, kMostChunk = 128, kMostFoldedChunk = 64;
 
-// As many chunks as make enough threads, but rows of the table whose segments go through many
-// chunks have no more partial sums than positions of a chunk.
-int64_t ChunkOf(const ScatterWorkspace& w) {
-  const int64_t columns = w.outer * CeilDiv(w.inner, kColumnsOfThread);
-  const int64_t indices = w.sorted.indices;
-  const int64_t segment = indices / std::max<int64_t>(w.sorted.rows, 1);
-  int64_t chunk = kLeastChunk;
-  while (chunk < kMostChunk && (CeilDiv(indices, chunk * 2) * columns >= kThreadsOfSums ||
-                                chunk * chunk * 4 <= segment)) {
-    chunk *= 2;
-  }
-  return chunk;
+// Where indices are drawn at random, a segment's length has the variance of its mean, and hardly
+// one is longer than the mean and five of its roots. A chunk of so many positions cuts none, which
+// saves what adding up parts takes: more than a few further batches of a thread do, if enough
+// threads are left.
+constexpr double kRootsOfLongest = 5;
+constexpr int64_t kMostUncutChunk = 48, kThreadsOfUncut = 16384;
+
+int64_t Batches(int64_t positions) { return positions / kLeastChunk * kLeastChunk; }
+
+// Of segments of so many positions on average.
+int64_t UncutChunk(double mean) {
+  const auto longest = static_cast<int64_t>(std::ceil(mean + kRootsOfLongest * std::sqrt(mean)));
+  return std::max(Batches(longest + kLeastChunk - 1), kLeastChunk);
 }
 
 // A block adds up segments of many parts one behind the other for each eight vectors of columns:
@@ -40,8 +42,9 @@ constexpr int64_t kFewParts = 32, kMostFewParts = 1024;
 // --- what blocks share
 
 constexpr int64_t kMostSharedBytes = int64_t{40} << 10;  // of the 48 that each block may have
-constexpr int64_t kLeastReaders = 4;                     // threads that read a position
-constexpr int64_t kLeastBlocks = 4;                      // of a slice: few threads of the last idle
+constexpr int64_t kIntBytes = sizeof(int32_t);
+constexpr int64_t kLeastReaders = 4;  // threads that read a position
+constexpr int64_t kLeastBlocks = 4;   // of a slice: few threads of the last idle
 
 // For the source and for what is stored of each position.
 std::vector<bool> NeededAtPositions(const KernelIr& ir) {
@@ -91,16 +94,119 @@ int64_t ChunksOfBlock(int64_t threads) {
   return aligned ? kScatterThreads / threads : (kScatterThreads - 2) / threads + 2;
 }
 
+// The last segments go on in one chunk more, and a batch may go on behind the last position.
+int64_t PositionsOfBlock(int64_t chunk, int64_t threads_of_chunk) {
+  return (ChunksOfBlock(threads_of_chunk) + 1) * chunk + PositionsAtOnce(false);
+}
+
+// What is shared, whatever the chunk: all but of_block, bytes and finds_lost.
+SharedPositions SharedValues(const KernelIr& ir, AxisMask inner_axes) {
+  const AxisMask rows = ir.scatter->row_axes;
+  const std::vector<bool> needed = NeededAtPositions(ir), after = AfterFolds(ir);
+  const std::vector<bool> keys = KeyLoads(ir);
+  std::vector<bool> read(ir.instrs.size(), false);  // by what varies over columns, if there are any
+  SharedPositions shared;
+  bool at_positions = !ir.stores.empty();  // columns are read there, or results stored
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    const bool in_columns = (instr.axes & inner_axes) != 0 || after[i];
+    if (!needed[i] || (!in_columns && inner_axes != 0)) continue;
+    for (const Indirect& ind : instr.indirect) read[ind.instr] = true;
+    if (!in_columns) continue;
+    at_positions = at_positions || (MentionedAxes(instr) & rows) != 0;
+    for (int o : instr.operands) read[o] = true;
+  }
+  for (const Store& store : ir.stores) read[store.instr] = true;
+  shared.places = at_positions && !ir.scatter->in_order;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (!read[i] || (instr.axes & rows) == 0) continue;
+    if ((instr.axes & inner_axes) != 0 || after[i]) continue;
+    if (keys[i]) {
+      shared.keys.push_back(static_cast<int>(i));
+      continue;
+    }
+    shared.values.push_back(static_cast<int>(i));
+    shared.rows.push_back(RowsOfIndex(ir, static_cast<int>(i), needed));
+  }
+  shared.rows_alone = !at_positions && shared.keys.empty();
+  return shared;
+}
+
+// Of one position's value number v, as it is shared.
+int64_t SharedBytesOf(const KernelIr& ir, const SharedPositions& shared, size_t v) {
+  if (shared.rows[v] > 0) return kIntBytes;
+  return SizeBytes(ComputeType(ir.instrs[static_cast<size_t>(shared.values[v])].dtype));
+}
+
+// Positions of shared arrays that hold so many: as many rounds of what a block's threads load.
+int64_t SharedArrayOf(int64_t positions) {
+  const int64_t at_once =
+      kScatterThreads * std::min(CeilDiv(positions, kScatterThreads), kMostSharedAtOnce);
+  return CeilDiv(positions, at_once) * at_once;
+}
+
+// Columns of a thread that shares positions: an access of the table, where as many threads read a
+// position that sharing gains something (docs/decisions/052-sorted-indices.md).
+int64_t ColumnsOfSharer(const KernelIr& ir, const ScatterWorkspace& w) {
+  const int64_t widest = kMaxAccessBytes / SizeBytes(ir.buffers[ir.scatter->buffer].dtype);
+  return w.inner / widest > kLeastReaders ? std::max(widest, kColumnsOfThread) : kColumnsOfThread;
+}
+
+// The longest chunk by which blocks can share their positions, or kMostChunk where they share none.
+int64_t MostSharedChunk(const KernelIr& ir, const ScatterWorkspace& w) {
+  const int64_t threads = CeilDiv(w.inner, ColumnsOfSharer(ir, w));
+  if (threads < kLeastReaders) return kMostChunk;
+  const SharedPositions shared = SharedValues(ir, w.inner_axes);
+  int64_t bytes = (shared.places ? 2 : 1) * kIntBytes;
+  for (size_t v = 0; v < shared.values.size(); ++v) bytes += SharedBytesOf(ir, shared, v);
+  constexpr int64_t kFound = kScatterThreads / 32 * kIntBytes;
+  const int64_t most =
+      std::min((kMostSharedBytes - kFound) / bytes, threads * kScatterThreads * kMostSharedAtOnce);
+  for (int64_t chunk = kMostChunk; chunk >= kLeastChunk; chunk -= kLeastChunk) {
+    const bool few =
+        w.outer > 1 && CeilDiv(w.sorted.indices, chunk) * threads < kLeastBlocks * kScatterThreads;
+    if (!few && SharedArrayOf(PositionsOfBlock(chunk, threads)) <= most) return chunk;
+  }
+  return kMostChunk;
+}
+
+// As many positions as leave enough threads, but not so few that usual segments are cut. Rows of
+// the table whose segments go through many chunks have no more partial sums than positions of a
+// chunk. Chunks of threads that fold columns, which keep much of each position, are powers of two.
+int64_t ChunkOf(const KernelIr& ir, const ScatterWorkspace& w) {
+  const int64_t columns = w.outer * CeilDiv(w.inner, kColumnsOfThread);
+  const int64_t indices = w.sorted.indices;
+  const int64_t segment = indices / std::max<int64_t>(w.sorted.rows, 1);
+  const int64_t threads = Product({indices, columns});  // of chunks of one position
+  int64_t most = kMostChunk, chunk = kLeastChunk;
+  if (FoldedColumns(ir) != 0) {
+    most = kMostFoldedChunk;
+    while (chunk < most && CeilDiv(indices, chunk * 2) * columns >= kThreadsOfSums) chunk *= 2;
+  } else {
+    most = std::min(most, MostSharedChunk(ir, w));
+    const int64_t uncut = UncutChunk(static_cast<double>(indices) /
+                                     static_cast<double>(std::max<int64_t>(w.sorted.rows, 1)));
+    chunk = std::max(chunk, Batches(threads / kThreadsOfSums));
+    if (uncut <= kMostUncutChunk && threads / uncut >= kThreadsOfUncut) {
+      chunk = std::max(chunk, uncut);
+    }
+  }
+  while (chunk < most && chunk * chunk * 4 <= segment) chunk *= 2;
+  return std::min(chunk, most);
+}
+
 }  // namespace
 
 int ScatterLaunches(const ScatterWorkspace& w) { return w.empty() ? 1 : 2; }  // sums, combine
 
 int64_t SharedBytesOfCombine(const KernelIr& ir, int vector_width) {
-  if (!ScatterWorkspaceOf(ir).may_have_many()) return 0;
+  // Three numbers of a chunk, and what each warp has found.
+  const int64_t ints = 3 * SharedArrayBytes(kScatterThreads, kIntBytes) +
+                       SharedArrayBytes(kScatterThreads / 32, kIntBytes);
+  if (!ScatterWorkspaceOf(ir).may_have_many()) return ints;
   const DType sum = AccumulatorType(ir.buffers[ir.scatter->buffer].dtype);
-  return SharedArrayBytes(kScatterThreads, SizeBytes(DType::kInt32)) +
-         SharedArrayBytes(kScatterThreads / 32, SizeBytes(DType::kInt32)) +
-         SharedArrayBytes(int64_t{kScatterThreads} * vector_width, SizeBytes(sum));
+  return ints + SharedArrayBytes(int64_t{kScatterThreads} * vector_width, SizeBytes(sum));
 }
 
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
@@ -116,7 +222,7 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
       (before ? w.outer_axes : w.inner_axes) |= AxisMask{1} << a;
     }
   }
-  w.chunk = ChunkOf(w);
+  w.chunk = ChunkOf(ir, w);
   w.chunks = CeilDiv(w.sorted.indices, w.chunk);
   w.few_parts = std::clamp(w.inner, kFewParts, kMostFewParts);
   const int64_t partials = w.outer * w.chunks * 2 * w.inner;
@@ -186,54 +292,20 @@ int64_t BlocksOfSums(const KernelIr& ir, const Schedule& s) {
 
 SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
-  const AxisMask rows = ir.scatter->row_axes;
-  const std::vector<bool> needed = NeededAtPositions(ir), after = AfterFolds(ir);
-  const std::vector<bool> keys = KeyLoads(ir);
-  std::vector<bool> read(ir.instrs.size(), false);  // by what varies over columns, if there are any
-  SharedPositions shared;
-  bool at_positions = !ir.stores.empty();  // columns are read there, or results stored
-  for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    const Instr& instr = ir.instrs[i];
-    const bool in_columns = (instr.axes & w.inner_axes) != 0 || after[i];
-    if (!needed[i] || (!in_columns && w.inner_axes != 0)) continue;
-    for (const Indirect& ind : instr.indirect) read[ind.instr] = true;
-    if (!in_columns) continue;
-    at_positions = at_positions || (MentionedAxes(instr) & rows) != 0;
-    for (int o : instr.operands) read[o] = true;
-  }
-  for (const Store& store : ir.stores) read[store.instr] = true;
+  SharedPositions shared = SharedValues(ir, w.inner_axes);
   const ChunkThreads of_chunk = ChunkThreadsOf(ir, vector_width);
   const int64_t threads = std::max<int64_t>(of_chunk.count(), 1);
-  // The last segments go on in one chunk more, and a batch may go on behind the last position.
-  const int64_t reached = (ChunksOfBlock(threads) + 1) * w.chunk + PositionsAtOnce(false);
-  const int64_t at_once =
-      kScatterThreads * std::min(CeilDiv(reached, kScatterThreads), kMostSharedAtOnce);
-  shared.of_block = CeilDiv(reached, at_once) * at_once;
-  shared.places = at_positions && !ir.scatter->in_order;
-  const int64_t ints = shared.places ? 2 : 1;
-  shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));
-  for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    const Instr& instr = ir.instrs[i];
-    if (!read[i] || (instr.axes & rows) == 0) continue;
-    if ((instr.axes & w.inner_axes) != 0 || after[i]) continue;
-    if (keys[i]) {
-      shared.keys.push_back(static_cast<int>(i));
-      continue;
-    }
-    shared.values.push_back(static_cast<int>(i));
-    shared.rows.push_back(RowsOfIndex(ir, static_cast<int>(i), needed));
-    const DType stored = shared.rows.back() > 0 ? DType::kInt32 : ComputeType(instr.dtype);
-    shared.bytes += SharedArrayBytes(shared.of_block, SizeBytes(stored));
+  shared.of_block = SharedArrayOf(PositionsOfBlock(w.chunk, threads));
+  shared.bytes = (shared.places ? 2 : 1) * SharedArrayBytes(shared.of_block, kIntBytes);
+  for (size_t v = 0; v < shared.values.size(); ++v) {
+    shared.bytes += SharedArrayBytes(shared.of_block, SharedBytesOf(ir, shared, v));
   }
-  shared.rows_alone = !at_positions && shared.keys.empty();
   const bool names_rows =
       std::any_of(shared.rows.begin(), shared.rows.end(), [](int64_t rows) { return rows > 0; });
   const bool whole = HasWholeBatches(w.chunk, FoldedColumns(ir) != 0) && !of_chunk.idle();
   shared.finds_lost =
       shared.rounds() == 1 && whole && (names_rows || !shared.keys.empty() || !ir.stores.empty());
-  if (shared.finds_lost) {
-    shared.bytes += SharedArrayBytes(kScatterThreads / 32, SizeBytes(DType::kInt32));
-  }
+  if (shared.finds_lost) shared.bytes += SharedArrayBytes(kScatterThreads / 32, kIntBytes);
   return shared;
 }
 

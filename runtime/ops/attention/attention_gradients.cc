@@ -39,7 +39,7 @@ std::vector<char> Block(DType dtype, int64_t elements, const Next& next) {
   return block;
 }
 
-// Of the elements of [B,H,T,D] whose places lie in the bytes.
+// Of the elements of [B,H,T,D] that lie in the bytes, which begin with the first one.
 std::vector<float> Elements(const CallTensor& t, DType dtype, const std::vector<char>& bytes) {
   std::vector<float> elements;
   WithFloatType(dtype, [&](auto* type) {
@@ -52,7 +52,7 @@ std::vector<float> Elements(const CallTensor& t, DType dtype, const std::vector<
     for (int64_t b = 0; b < t.shape[0]; ++b) {
       for (int64_t h = 0; h < t.shape[1]; ++h) {
         for (int64_t i = 0; i < t.shape[2]; ++i) {
-          const int64_t row = t.offset + b * t.strides[0] + h * t.strides[1] + i * t.strides[2];
+          const int64_t row = b * t.strides[0] + h * t.strides[1] + i * t.strides[2];
           for (int64_t d = 0; d < t.shape[3]; ++d) append(row + d * t.strides[3]);
         }
       }
@@ -91,10 +91,14 @@ absl::StatusOr<Gradients> GradientsOf(Device& device, const AttentionCall& call,
                                       const CallPointers& pointers) {
   Gradients gradients;
   for (size_t i = 0; i < call.results.size(); ++i) {
-    const int64_t bytes = std::min(kMostBytes, SpanOf(call.results[i]) * SizeBytes(call.dtype));
+    const CallTensor& result = call.results[i];
+    const int64_t size = SizeBytes(call.dtype);
+    const int64_t bytes =
+        std::clamp<int64_t>((SpanOf(result) - result.offset) * size, 0, kMostBytes);
     std::vector<char> first(static_cast<size_t>(bytes));
-    RG_RETURN_IF_ERROR(device.CopyOut(first.data(), pointers.results[i], bytes));
-    gradients.push_back(Elements(call.results[i], call.dtype, first));
+    RG_RETURN_IF_ERROR(device.CopyOut(
+        first.data(), static_cast<const char*>(pointers.results[i]) + result.offset * size, bytes));
+    gradients.push_back(Elements(result, call.dtype, first));
   }
   return gradients;
 }

@@ -156,16 +156,27 @@ TEST_CASE("segments of about as many parts as one thread adds up") {
   }
 }
 
+// More vectors than a block that adds up parts has.
+TEST_CASE("long segments of wide rows") {
+  for (const Shape& s : {Shape{1, 300, 2100, 20}, Shape{2, 300, 513, 20}}) {
+    INFO(s.inner << " columns");
+    const int64_t c = ScatterWorkspaceOf(Scattered(s)).chunk;
+    REQUIRE(13 * c < s.rows);
+    Check(s, OfLengths(s, {3 * c + 1, 1, 2 * c, 5 * c, c}, 7));
+  }
+}
+
 TEST_CASE("segments that end at borders of chunks, before and behind them") {
   for (const Shape& s : {Shape{1, 1100, 12, 90}, Shape{1, 700, 5, 70}, Shape{3, 2100, 64, 260}}) {
     INFO(s.rows << " x " << s.inner);
-    REQUIRE(ScatterWorkspaceOf(Scattered(s)).chunk == 8);
-    Check(s, OfLengths(s, {8}, 1));
-    Check(s, OfLengths(s, {7, 8, 9}, 2));
-    Check(s, OfLengths(s, {1, 15, 16, 17, 3}, 3));
-    Check(s, OfLengths(s, {4, 8, 24, 8, 1}, 4));
-    Check(s, OfLengths(s, {31, 32, 33, 5, 39, 40, 41}, 5));
-    Check(s, OfLengths(s, {63, 64, 65, 3, 9}, 6));
+    const int64_t c = ScatterWorkspaceOf(Scattered(s)).chunk;
+    REQUIRE(8 * c < s.rows);
+    Check(s, OfLengths(s, {c}, 1));
+    Check(s, OfLengths(s, {c - 1, c, c + 1}, 2));
+    Check(s, OfLengths(s, {1, 2 * c - 1, 2 * c, 2 * c + 1, 3}, 3));
+    Check(s, OfLengths(s, {c / 2, c, 3 * c, c, 1}, 4));
+    Check(s, OfLengths(s, {4 * c - 1, 4 * c, 4 * c + 1, 5, 5 * c - 1, 5 * c, 5 * c + 1}, 5));
+    Check(s, OfLengths(s, {8 * c - 1, 8 * c, 8 * c + 1, 3, 9}, 6));
   }
 }
 
@@ -253,6 +264,26 @@ TEST_CASE("a gather from a table of other length loads its indices") {
   KernelIr ir = Gathered({1, 900, 16, 60}, 61);
   ir.buffers[0].sorted_by_list = true;
   CHECK(SharedPositionsOf(ir, 1).keys.empty());
+}
+
+// Of indices drawn at random: 6 a row, of which hardly one has more than 18.
+TEST_CASE("chunks are longer than usual segments, and no longer than blocks can share") {
+  const auto chunk = [](const Shape& s) { return ScatterWorkspaceOf(Scattered(s)).chunk; };
+  CHECK(chunk({1, 30000, 64, 5000}) == 24);
+  CHECK(chunk({1, 1000, 64, 5000}) == 8);
+  CHECK(chunk({1, 30000, 64, 200}) == 8);  // cut anyway
+  CHECK(chunk({1, 30000, 4, 5000}) == 8);  // of few threads
+  for (const int64_t rows : {10, 1000, 30000}) {
+    for (const int64_t inner : {4, 16, 20, 64}) {
+      for (const int64_t outer : {1, 3}) {
+        const Shape s{outer, 30000, inner, rows};
+        INFO(outer << " x 30000 x " << inner << " of " << rows);
+        CHECK(chunk(s) % 8 == 0);
+        CHECK((inner / 4 < 4 || CanSharePositions(Gathered(s, 50), 4)));
+        CHECK((inner / 8 < 8 || CanSharePositions(Gathered(s, 50, DType::kBf16), 8)));
+      }
+    }
+  }
 }
 
 TEST_CASE("blocks share what all columns of a position read, whatever the width of rows") {
