@@ -59,8 +59,8 @@ TEST_CASE("NVRTC compiles the vocabulary for sm_90 and tells each kernel's resou
   CHECK(object->kernels[1].shared_bytes >= 512);
 }
 
-// What is generated of a GELU's backward with the sum down its columns: the assembler takes 72 registers where
-// 64 do.
+// What is generated of a GELU's backward with the sum down its columns: the assembler takes 72
+// registers where 64 do.
 constexpr char kEager[] = R"(
 RG_KERNEL(rg_eager, 256, 4) {
   RG_ARG(const rg_bf16, p0, 0);

@@ -16,8 +16,8 @@ namespace retrograd {
 absl::Status FillAttention(Device& device, const AttentionCall& call, const AttentionFacts& facts,
                            const CallPointers& pointers);
 
-// The elements of dQ, dK and dV that lie in the 16 MiB from the first one of each on. What lies between them, where
-// a gradient is a part of another tensor, is left out: nobody writes it.
+// The elements of dQ, dK and dV that lie in the 16 MiB from the first one of each on. What lies
+// between them, where a gradient is a part of another tensor, is left out: nobody writes it.
 using Gradients = std::vector<std::vector<float>>;
 absl::StatusOr<Gradients> GradientsOf(Device& device, const AttentionCall& call,
                                       const CallPointers& pointers);
