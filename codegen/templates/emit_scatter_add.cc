@@ -23,169 +23,113 @@ namespace {
 constexpr int kSumsAtOnce = 64;
 constexpr int kMostPartsAtOnce = 16;
 
-// Vectors of a block, two for each thread: all of some chunks, or a piece of one chunk's where it
-// has more. One thread finds out for all of a chunk whether a long segment begins there.
-constexpr int64_t kVectorsOfCombine = 512;
-
-// The launch of parts. Vector number n of the launch has o, c and i in the text.
+// The launch of parts. Each thread has a vector of a chunk's; that of number `owner` is n, of which
+// the text has o, c and i.
 class Combine {
  public:
   Combine(const KernelBody& body, Dialect dialect)
       : s_(ScatterTextOf(body)),
-        all_chunks_(s_.workspace.outer * s_.workspace.chunks),
-        chunks_(std::clamp<int64_t>(kVectorsOfCombine / s_.vectors, 1, kScatterThreads)),
-        pieces_(CeilDiv(s_.vectors, kVectorsOfCombine)),
-        of_block_(pieces_ > 1 ? CeilDiv(s_.vectors, pieces_) : chunks_ * s_.vectors),
-        launch_(body, dialect, kScatterThreads, CeilDiv(all_chunks_, chunks_) * pieces_),
+        vectors_(s_.workspace.outer * s_.slice_vectors()),
+        unroll_(SpellingOf(dialect).unroll),
+        launch_(body, dialect, kScatterThreads, CeilDiv(vectors_, kScatterThreads)),
         out_(launch_.out) {
     launch_.UseWideIndexAbove(ReachOf(s_, BlocksOfSums(body.ir, body.schedule)));
     s_.index = std::string(launch_.index_type());
     s_.words = launch_.BufferName(body.ir.scatter->sorted);
     s_.partials = launch_.WorkspaceName(StorageName(s_.accumulator));
     s_.table = launch_.BufferName(body.ir.scatter->buffer);
-    for (absl::string_view name : {"lasts", "keys", "slots"}) {
-      launch_.Shared(DType::kInt32, std::string(name), kScatterThreads);
-    }
-    launch_.Shared(DType::kInt32, "found", kScatterThreads / 32);
-    if (may_have_many()) {
+    if (s_.workspace.may_have_many()) {
+      launch_.Shared(DType::kInt32, "lasts", kScatterThreads);
+      launch_.Shared(DType::kInt32, "found", kScatterThreads / 32);
       launch_.Shared(s_.accumulator, "lanes", int64_t{kScatterThreads} * s_.width);
     }
     out_.SetDepth(1);
   }
 
   Kernel Print() {
-    FindLong();
+    if (s_.workspace.may_have_many()) out_.Line("int owned = -1;");
     PrintFew();
-    if (may_have_many()) PrintMany();
+    if (s_.workspace.may_have_many()) ShareMany();
     return launch_.Finish("combine");
   }
 
  private:
-  bool may_have_many() const { return s_.workspace.may_have_many(); }
-
-  // Of the block, if its vectors are a piece of one chunk's.
-  std::string Chunk() const {
-    return pieces_ > 1 ? absl::StrCat("RG_BLOCK / ", Sized(pieces_)) : "RG_BLOCK";
-  }
-
-  // By chunk of the block, of the long segment that begins there: `lasts`, the chunk in which it
-  // ends, or -1 where there is none, `keys`, its row, and `slots`, where its first part stands.
-  // `any`: 1 where there is one, 3 where one has many parts, else 0.
-  void FindLong() {
-    const ScatterWorkspace& ws = s_.workspace;
-    out_.Line("int last_of_chunk = -1, key_of_chunk = 0, slot_of_chunk = 0;");
-    if (may_have_many()) out_.Line("bool has_many = false;");
-    out_.OpenScope();
-    out_.Line("const ", s_.index, " chunk = static_cast<", s_.index, ">(", Chunk(), ") * ",
-              Sized(chunks_), " + RG_THREAD;");
-    out_.Open("if (RG_THREAD < ", Sized(chunks_), " && chunk < ", Sized(all_chunks_), ")");
-    const std::string of_slice = ws.outer > 1 ? absl::StrCat(" % ", Sized(ws.chunks)) : "";
-    out_.Line("const int c = static_cast<int>(chunk", of_slice, "), begin = c * ", Sized(ws.chunk),
-              ", end = begin + ", Sized(ws.chunk), ";");
-    out_.Open("if (end < ", Sized(ws.sorted.indices), ")");
-    out_.Line("const int key = ", s_.Key("end - 1"), ";");
-    out_.Open("if (key < ", Sized(s_.table_rows), ")");
-    out_.Line("const int from = ", s_.Start("key"), ", to = ", s_.Start("key + 1"), ";");
-    out_.Open("if (from >= begin && to - from > ", Sized(ws.chunk), ")");
-    out_.Line("last_of_chunk = (to - 1) / ", Sized(ws.chunk), ";");
-    out_.Line("key_of_chunk = key;");
-    out_.Line("slot_of_chunk = from > begin ? 1 : 0;");
-    out_.Close();
-    if (may_have_many()) {
-      out_.Line("has_many = last_of_chunk - c > ", Sized(ws.few_parts), ";");
-    }
-    for (int i = 0; i < 4; ++i) out_.Close();
-    out_.Line("lasts[RG_THREAD] = last_of_chunk;");
-    out_.Line("keys[RG_THREAD] = key_of_chunk;");
-    out_.Line("slots[RG_THREAD] = slot_of_chunk;");
-    out_.Line("const unsigned longs = RG_BALLOT(last_of_chunk >= 0);");
-    if (may_have_many()) out_.Line("const unsigned manys = RG_BALLOT(has_many);");
-    out_.Line("if (RG_THREAD % 32 == 0) found[RG_THREAD / 32] = longs != 0 ? ",
-              may_have_many() ? "manys != 0 ? 3 : 1" : "1", " : 0;");
+  // Tells all threads which of them own a segment of many parts, and adds these up together.
+  void ShareMany() {
+    out_.Line("lasts[RG_THREAD] = owned;");
+    out_.Line("const unsigned many = RG_BALLOT(owned >= 0);");
+    out_.Line("if (RG_THREAD % 32 == 0) found[RG_THREAD / 32] = static_cast<int>(many);");
     launch_.Barrier();
-    out_.Line("int any = 0;");
-    out_.Pragma(SpellingOf(launch_.dialect()).unroll);
-    out_.Line("for (int v = 0; v < ", kScatterThreads / 32, "; ++v) any |= found[v];");
+    PrintMany();
   }
 
-  // How many vectors the block has.
-  std::string Vectors() const { return pieces_ > 1 ? "here" : Sized(of_block_); }
-  void PrintVectors() {
-    if (pieces_ == 1) return;
-    out_.Line("const int first_of_piece = static_cast<int>(RG_BLOCK % ", Sized(pieces_), ") * ",
-              Sized(of_block_), ";");
-    out_.Line("const int here = rg_min(", Sized(of_block_), ", ", Sized(s_.vectors),
-              " - first_of_piece);");
-  }
-
-  // "last", "key", "slot", o, c and i of one of them.
-  void PrintVector(absl::string_view number) {
-    const std::string of_chunk = pieces_ > 1 || s_.vectors == 1
-                                     ? std::string(pieces_ > 1 ? "0" : number)
-                                     : absl::StrCat(number, " / ", Sized(s_.vectors));
-    out_.Line("const int of_chunk = ", of_chunk, ";");
-    out_.Line("const int last = lasts[of_chunk], key = keys[of_chunk], slot = slots[of_chunk];");
-    out_.Line("const ", s_.index, " n = static_cast<", s_.index, ">(", Chunk(), ") * ",
-              Sized(chunks_ * s_.vectors), " + ", pieces_ > 1 ? "first_of_piece + " : "", number,
-              ";");
-    s_.PrintSplit(s_.workspace.chunks, "c", out_);
+  void PrintNumber(absl::string_view thread) {
+    out_.Line("const ", s_.index, " n = static_cast<", s_.index, ">(RG_BLOCK) * ", kScatterThreads,
+              " + ", thread, ";");
   }
 
   // The parts in the chunks behind c, up to the last; each `step` chunks behind the one before.
   void PrintParts(absl::string_view first, int step) {
     const int at_once = std::min(kSumsAtOnce / s_.width, kMostPartsAtOnce);
     const std::string u = step > 1 ? absl::StrCat("u * ", step) : "u";
-    const absl::string_view unroll = SpellingOf(launch_.dialect()).unroll;
     out_.Open("for (int c0 = ", first, "; c0 <= last; c0 += ", at_once * step, ")");
     out_.Line(s_.Declare("parts", at_once * s_.width));
-    out_.Pragma(unroll);
+    out_.Pragma(unroll_);
     out_.Open("for (int u = 0; u < ", at_once, "; ++u)");
     out_.Line(s_.LoadPartial(s_.PartialElement(absl::StrCat("rg_min(c0 + ", u, ", last)"), "0"),
                              absl::StrCat("parts + u * ", s_.width)));
     out_.Close();
-    out_.Pragma(unroll);
+    out_.Pragma(unroll_);
     out_.Open("for (int u = 0; u < ", at_once, "; ++u)");
     out_.Open("if (c0 + ", u, " <= last)");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += parts[u * ", s_.width, " + j];");
     for (int i = 0; i < 3; ++i) out_.Close();
   }
 
-  // Segments of few parts: a thread adds up a vector of all.
+  // The thread's own segment, if it has few parts; `owned`: the last chunk of one of many.
   void PrintFew() {
-    out_.Open("if (any != 0)");
-    PrintVectors();
-    out_.Open("for (int v = RG_THREAD; v < ", Vectors(), "; v += ", kScatterThreads, ")");
-    PrintVector("v");
-    out_.Open(
-        "if (last >= 0",
-        may_have_many() ? absl::StrCat(" && last - c <= ", Sized(s_.workspace.few_parts)) : "",
-        ")");
+    const ScatterWorkspace& ws = s_.workspace;
+    out_.OpenScope();
+    PrintNumber("RG_THREAD");
+    out_.Open("if (n < ", Sized(vectors_), ")");
+    s_.PrintSplit(ws.chunks, "c", out_);
+    out_.Line("const int begin = c * ", Sized(ws.chunk), ", end = begin + ", Sized(ws.chunk), ";");
+    out_.Open("if (end < ", Sized(ws.sorted.indices), ")");
+    out_.Line("const int key = ", s_.Key("end - 1"), ";");
+    out_.Open("if (key < ", Sized(s_.table_rows), ")");
+    out_.Line("const int from = ", s_.Start("key"), ", to = ", s_.Start("key + 1"), ";");
+    out_.Open("if (from >= begin && to - from > ", Sized(ws.chunk), ")");
+    out_.Line("const int last = (to - 1) / ", Sized(ws.chunk), ";");
+    if (s_.workspace.may_have_many()) {
+      out_.Line("if (last - c > ", Sized(ws.few_parts), ") owned = last;");
+      out_.Open("if (owned < 0)");
+    }
+    out_.Line("const int slot = from > begin ? 1 : 0;");
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(s_.LoadPartial(s_.PartialElement("c", "slot"), "sum"));
     PrintParts("c + 1", 1);
     out_.Line(s_.Store(s_.table, s_.TableElement()));
-    for (int i = 0; i < 3; ++i) out_.Close();
+    const int open = s_.workspace.may_have_many() ? 6 : 5;
+    for (int i = 0; i < open; ++i) out_.Close();
   }
 
-  // Segments of many parts: eight vectors at a time, with as many threads as there are lanes for
-  // each.
+  // Eight owners at a time, with as many threads as there are lanes for each.
   void PrintMany() {
+    const ScatterWorkspace& ws = s_.workspace;
     constexpr int kOwners = kScatterThreads / kCombineLanes;
-    out_.Open("if (any > 1)");
-    PrintVectors();
-    out_.Open("for (int first = 0; first < ", Vectors(), "; first += ", kOwners, ")");
-    out_.Line("const int owner = rg_min(first + RG_THREAD % ", kOwners, ", ", Vectors(),
-              " - 1), lane = RG_THREAD / ", kOwners, ";");
-    PrintVector("owner");
-    out_.Line("const bool own = last - c > ", Sized(s_.workspace.few_parts),
-              " && owner == first + ", "RG_THREAD % ", kOwners, ";");
-    // All warps have threads of all of the eight.
-    out_.Open("if (RG_BALLOT(own) != 0)");
+    out_.Open("for (int warp = 0; warp < ", kScatterThreads / 32, "; ++warp)");
+    out_.Line("unsigned left = static_cast<unsigned>(found[warp]);");
+    out_.Open("for (int first = warp * 32; left != 0; first += ", kOwners, ", left >>= ", kOwners,
+              ")");
+    out_.Open("if ((left & ", (1 << kOwners) - 1, ") != 0)");
+    out_.Line("const int owner = first + RG_THREAD % ", kOwners, ", lane = RG_THREAD / ", kOwners,
+              ";");
+    out_.Line("const int last = lasts[owner];");
+    PrintNumber("owner");
+    s_.PrintSplit(ws.chunks, "c", out_);
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] = 0;");
-    out_.Open("if (own)");
     PrintParts("c + 1 + lane", kCombineLanes);
-    out_.Close();
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) lanes[RG_THREAD * ", s_.width,
               " + j] = sum[j];");
     launch_.Barrier();
@@ -196,7 +140,10 @@ class Combine {
     out_.Close();
     launch_.Barrier();
     out_.Close();
-    out_.Open("if (lane == 0 && own)");
+    out_.Open("if (lane == 0 && last >= 0)");
+    out_.Line("const int begin = c * ", Sized(ws.chunk), ";");
+    out_.Line("const int key = ", s_.Key(absl::StrCat("begin + ", Sized(ws.chunk - 1))), ";");
+    out_.Line("const int slot = ", s_.Start("key"), " > begin ? 1 : 0;");
     out_.Line(s_.LoadPartial(s_.PartialElement("c", "slot"), "sum"));
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += lanes[RG_THREAD * ", s_.width,
               " + j];");
@@ -206,8 +153,8 @@ class Combine {
   }
 
   ScatterText s_;
-  const int64_t all_chunks_, chunks_;  // of the launch, and of a block
-  const int64_t pieces_, of_block_;    // of a chunk's vectors, and vectors of a block
+  const int64_t vectors_;
+  const absl::string_view unroll_;
   LaunchText launch_;
   SourceWriter& out_;
 };

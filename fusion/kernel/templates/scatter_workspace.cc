@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 
 #include "fusion/kernel/ir/scale.h"
@@ -20,20 +19,7 @@ constexpr int64_t kThreadsOfSums = 131072;
 constexpr int64_t kColumnsOfThread = 4;  // an access of fp32 sums
 constexpr int64_t kLeastChunk = 8, kMostChunk = 128, kMostFoldedChunk = 64;
 
-// Where indices are drawn at random, a segment's length has the variance of its mean, and hardly
-// one is longer than the mean and five of its roots. A chunk of so many positions cuts none, which
-// saves what adding up parts takes: more than a few further batches of a thread do, if enough
-// threads are left.
-constexpr double kRootsOfLongest = 5;
-constexpr int64_t kMostUncutChunk = 48, kThreadsOfUncut = 16384;
-
 int64_t Batches(int64_t positions) { return positions / kLeastChunk * kLeastChunk; }
-
-// Of segments of so many positions on average.
-int64_t UncutChunk(double mean) {
-  const auto longest = static_cast<int64_t>(std::ceil(mean + kRootsOfLongest * std::sqrt(mean)));
-  return std::max(Batches(longest + kLeastChunk - 1), kLeastChunk);
-}
 
 // A block adds up segments of many parts one behind the other for each eight vectors of columns:
 // where it has more of these, a thread is as fast with more parts.
@@ -171,26 +157,20 @@ int64_t MostSharedChunk(const KernelIr& ir, const ScatterWorkspace& w) {
   return kMostChunk;
 }
 
-// As many positions as leave enough threads, but not so few that usual segments are cut. Rows of
-// the table whose segments go through many chunks have no more partial sums than positions of a
-// chunk. Chunks of threads that fold columns, which keep much of each position, are powers of two.
+// As many positions as leave enough threads. Rows of the table whose segments go through many
+// chunks have no more partial sums than positions of a chunk. Chunks of threads that fold columns,
+// which keep much of each position, are powers of two.
 int64_t ChunkOf(const KernelIr& ir, const ScatterWorkspace& w) {
   const int64_t columns = w.outer * CeilDiv(w.inner, kColumnsOfThread);
   const int64_t indices = w.sorted.indices;
   const int64_t segment = indices / std::max<int64_t>(w.sorted.rows, 1);
-  const int64_t threads = Product({indices, columns});  // of chunks of one position
-  int64_t most = kMostChunk, chunk = kLeastChunk;
-  if (FoldedColumns(ir) != 0) {
-    most = kMostFoldedChunk;
+  const bool folds = FoldedColumns(ir) != 0;
+  const int64_t most = folds ? kMostFoldedChunk : MostSharedChunk(ir, w);
+  int64_t chunk = kLeastChunk;
+  if (folds) {
     while (chunk < most && CeilDiv(indices, chunk * 2) * columns >= kThreadsOfSums) chunk *= 2;
   } else {
-    most = std::min(most, MostSharedChunk(ir, w));
-    const int64_t uncut = UncutChunk(static_cast<double>(indices) /
-                                     static_cast<double>(std::max<int64_t>(w.sorted.rows, 1)));
-    chunk = std::max(chunk, Batches(threads / kThreadsOfSums));
-    if (uncut <= kMostUncutChunk && threads / uncut >= kThreadsOfUncut) {
-      chunk = std::max(chunk, uncut);
-    }
+    chunk = std::max(chunk, Batches(Product({indices, columns}) / kThreadsOfSums));
   }
   while (chunk < most && chunk * chunk * 4 <= segment) chunk *= 2;
   return std::min(chunk, most);
@@ -201,12 +181,11 @@ int64_t ChunkOf(const KernelIr& ir, const ScatterWorkspace& w) {
 int ScatterLaunches(const ScatterWorkspace& w) { return w.empty() ? 1 : 2; }  // sums, combine
 
 int64_t SharedBytesOfCombine(const KernelIr& ir, int vector_width) {
-  // Three numbers of a chunk, and what each warp has found.
-  const int64_t ints = 3 * SharedArrayBytes(kScatterThreads, kIntBytes) +
-                       SharedArrayBytes(kScatterThreads / 32, kIntBytes);
-  if (!ScatterWorkspaceOf(ir).may_have_many()) return ints;
+  if (!ScatterWorkspaceOf(ir).may_have_many()) return 0;
   const DType sum = AccumulatorType(ir.buffers[ir.scatter->buffer].dtype);
-  return ints + SharedArrayBytes(int64_t{kScatterThreads} * vector_width, SizeBytes(sum));
+  return SharedArrayBytes(kScatterThreads, kIntBytes) +
+         SharedArrayBytes(kScatterThreads / 32, kIntBytes) +
+         SharedArrayBytes(int64_t{kScatterThreads} * vector_width, SizeBytes(sum));
 }
 
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {

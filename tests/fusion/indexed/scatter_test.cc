@@ -266,13 +266,11 @@ TEST_CASE("a gather from a table of other length loads its indices") {
   CHECK(SharedPositionsOf(ir, 1).keys.empty());
 }
 
-// Of indices drawn at random: 6 a row, of which hardly one has more than 18.
-TEST_CASE("chunks are longer than usual segments, and no longer than blocks can share") {
+TEST_CASE("chunks leave enough threads, and are no longer than blocks can share") {
   const auto chunk = [](const Shape& s) { return ScatterWorkspaceOf(Scattered(s)).chunk; };
-  CHECK(chunk({1, 30000, 64, 5000}) == 24);
-  CHECK(chunk({1, 1000, 64, 5000}) == 8);
-  CHECK(chunk({1, 30000, 64, 200}) == 8);  // cut anyway
-  CHECK(chunk({1, 30000, 4, 5000}) == 8);  // of few threads
+  CHECK(chunk({1, 30000, 64, 5000}) == 8);
+  CHECK(chunk({1, 60000, 512, 3000}) == 56);
+  CHECK(chunk({1, 2000000, 32, 100000}) == 120);
   for (const int64_t rows : {10, 1000, 30000}) {
     for (const int64_t inner : {4, 16, 20, 64}) {
       for (const int64_t outer : {1, 3}) {
