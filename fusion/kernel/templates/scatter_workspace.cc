@@ -17,7 +17,7 @@ namespace {
 // Threads that sum columns and chunks at once: 431 for each of the 304 units of the largest GPU.
 constexpr int64_t kThreadsOfSums = 131072;
 constexpr int64_t kColumnsOfThread = 4;  // an access of fp32 sums
-constexpr int64_t kLeastChunk = 8, kMostChunk = 128, kMostFoldedChunk = 64;
+constexpr int64_t kLeastChunk = 8, kMostDoubled = 64, kMostChunk = 128;
 
 int64_t Batches(int64_t positions) { return positions / kLeastChunk * kLeastChunk; }
 
@@ -157,23 +157,22 @@ int64_t MostSharedChunk(const KernelIr& ir, const ScatterWorkspace& w) {
   return kMostChunk;
 }
 
-// As many positions as leave enough threads. Rows of the table whose segments go through many
-// chunks have no more partial sums than positions of a chunk. Chunks of threads that fold columns,
-// which keep much of each position, are powers of two.
+// As many positions as leave enough threads: a power of two of them, or where there are more
+// threads than wanted by chunks of kMostDoubled, a multiple of eight. Rows of the table whose
+// segments go through many chunks have no more partial sums than positions of a chunk. Threads that
+// fold columns keep much of each position, so their chunks are no longer.
 int64_t ChunkOf(const KernelIr& ir, const ScatterWorkspace& w) {
   const int64_t columns = w.outer * CeilDiv(w.inner, kColumnsOfThread);
   const int64_t indices = w.sorted.indices;
   const int64_t segment = indices / std::max<int64_t>(w.sorted.rows, 1);
-  const bool folds = FoldedColumns(ir) != 0;
-  const int64_t most = folds ? kMostFoldedChunk : MostSharedChunk(ir, w);
   int64_t chunk = kLeastChunk;
-  if (folds) {
-    while (chunk < most && CeilDiv(indices, chunk * 2) * columns >= kThreadsOfSums) chunk *= 2;
-  } else {
-    chunk = std::max(chunk, Batches(Product({indices, columns}) / kThreadsOfSums));
+  while (chunk < kMostDoubled && (CeilDiv(indices, chunk * 2) * columns >= kThreadsOfSums ||
+                                  chunk * chunk * 4 <= segment)) {
+    chunk *= 2;
   }
-  while (chunk < most && chunk * chunk * 4 <= segment) chunk *= 2;
-  return std::min(chunk, most);
+  if (chunk < kMostDoubled || FoldedColumns(ir) != 0) return chunk;
+  const int64_t longer = Batches(Product({indices, columns}) / kThreadsOfSums);
+  return std::max(chunk, std::min(longer, MostSharedChunk(ir, w)));
 }
 
 }  // namespace
