@@ -179,7 +179,7 @@ using BlocksByKernel = absl::flat_hash_map<std::string, int64_t>;
 constexpr int64_t kRegistersPerSm = 65536, kRegisterStep = 8, kMostRegisters = 255;
 constexpr int kMostResidencyRounds = 4;
 
-// The least part of its registers that a kernel is held to: below, the assembler spills.
+// The least part of its registers that a kernel is held to. An estimate: fewer were not tried.
 constexpr double kLeastOfRegisters = 0.8;
 
 int64_t RegistersFor(int64_t blocks, int64_t threads) {
@@ -317,7 +317,7 @@ absl::StatusOr<CompiledObject> CompileKernels(Dialect dialect, absl::Span<const 
 std::string CompiledBy(absl::Span<const Kernel> kernels, const RtcOptions& options) {
   std::string text = absl::StrCat(options.sms, " multiprocessors\n");
   for (const Kernel& kernel : kernels) {
-    if (kernel.resident == 0) continue;
+    if (kernel.resident == 0 || !kernel.lifted.empty()) continue;
     absl::StrAppend(&text, kernel.name, ": ", kernel.blocks, " blocks, ", kernel.resident, "\n");
   }
   return text;

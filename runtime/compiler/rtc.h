@@ -59,7 +59,8 @@ absl::StatusOr<CompiledObject> CompileKernels(Dialect dialect, absl::Span<const 
                                               absl::string_view arch,
                                               const RtcOptions& options = {});
 
-// What CompileKernels goes by beside the kernels' texts, for keys of what it makes.
+// What CompileKernels goes by beside the kernels' texts, for keys of what it makes. Kernels whose
+// sizes are arguments have nothing here: one text serves all of their grids.
 std::string CompiledBy(absl::Span<const Kernel> kernels, const RtcOptions& options);
 
 // "NVRTC 13.0", "HIPRTC 5.2", or why there is none.

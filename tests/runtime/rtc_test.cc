@@ -25,19 +25,20 @@ RG_KERNEL(rg_sum, 128, 2) {
 }
 )";
 
-// 300 values live at once, known only when the kernel runs.
-std::string Fat() {
+// So many values live at once, known only when the kernel runs.
+std::string Fat(int values = 300) {
   std::string text =
       "RG_KERNEL(rg_fat, 256, 2) {\n  RG_ARG(const float, x, 0);\n"
       "  RG_ARG(float, y, 1);\n  const int t = RG_THREAD;\n";
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < values; ++i) {
     text += "  const float v" + std::to_string(i) + " = rg_load(x, t + " + std::to_string(i * 256) +
             ");\n";
   }
   text += "  RG_BARRIER();\n";
-  for (int i = 0; i < 300; ++i) {
-    text += "  rg_store(y, t + " + std::to_string(i * 256) + ", v" + std::to_string(299 - i) +
-            " * v" + std::to_string(i) + " + v" + std::to_string((i * 7) % 300) + ");\n";
+  for (int i = 0; i < values; ++i) {
+    text += "  rg_store(y, t + " + std::to_string(i * 256) + ", v" +
+            std::to_string(values - 1 - i) + " * v" + std::to_string(i) + " + v" +
+            std::to_string((i * 7) % values) + ");\n";
   }
   return text + "}\n";
 }
@@ -177,9 +178,27 @@ TEST_CASE("a kernel is held to the registers that its plan counts on, where it c
   CHECK(compiled(kEager, resident + 1, resident * 132, 132) == alone);
   CHECK(compiled(kEager, resident + 1, 100000, 0) == alone);
   CHECK(compiled(kEager, resident, 100000, 132) == alone);
-  // A kernel that would spill stays as it is.
-  const KernelResources fat = compiled(Fat(), 0, 100000, 132);
-  CHECK(compiled(Fat(), 2, 100000, 132) == fat);
+  // A kernel that would spill stays as it is: all of its values are needed behind a barrier.
+  const KernelResources fat = compiled(Fat(72), 0, 100000, 132);
+  INFO(fat.registers << " registers");
+  REQUIRE(fat.spill_bytes == 0);
+  REQUIRE((fat.registers > 72 && fat.registers <= 80));  // three blocks; four would have 64
+  CHECK(compiled(Fat(72), 4, 100000, 132) == fat);
+  // One that spills by itself is compiled as if its plan said nothing.
+  CHECK(compiled(Fat(), 2, 100000, 132) == compiled(Fat(), 0, 100000, 132));
+}
+
+TEST_CASE("compiled code is found by grids and planned blocks, but for kernels of any size") {
+  std::vector<Kernel> kernels = KernelsFromText(kSum);
+  const std::string unplanned = CompiledBy(kernels, {.sms = 132});
+  CHECK(CompiledBy(kernels, {.sms = 114}) != unplanned);
+  kernels[0].resident = 4;
+  const std::string planned = CompiledBy(kernels, {.sms = 132});
+  CHECK(planned != unplanned);
+  kernels[0].blocks += 1;
+  CHECK(CompiledBy(kernels, {.sms = 132}) != planned);
+  kernels[0].lifted.types = {SizedType::kInt};
+  CHECK(CompiledBy(kernels, {.sms = 132}) == unplanned);
 }
 
 TEST_CASE("HIPRTC compiles the vocabulary for gfx90a and tells each kernel's resources") {

@@ -159,8 +159,8 @@ int64_t MostSharedChunk(const KernelIr& ir, const ScatterWorkspace& w) {
 
 // As many positions as leave enough threads: a power of two of them, or where there are more
 // threads than wanted by chunks of kMostDoubled, a multiple of eight. Rows of the table whose
-// segments go through many chunks have no more partial sums than positions of a chunk. Threads that
-// fold columns keep much of each position, so their chunks are no longer.
+// segments go through many chunks have no more partial sums than positions of a chunk. Chunks of
+// threads that fold columns, which keep much of each position, have kMostDoubled at most.
 int64_t ChunkOf(const KernelIr& ir, const ScatterWorkspace& w) {
   const int64_t columns = w.outer * CeilDiv(w.inner, kColumnsOfThread);
   const int64_t indices = w.sorted.indices;
