@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/attention/wide_tiles_prelude.h"
 #include "codegen/grouped_matmul/block_products_prelude.h"
 #include "codegen/preludes/attention_prelude.h"
 #include "codegen/preludes/box_prelude.h"
@@ -51,6 +52,7 @@ std::string Prelude(Dialect dialect, PreludeParts parts) {
   const std::string any =
       absl::StrCat(parts.Has(PreludePart::kDropout) ? DropoutPrelude() : "",
                    parts.Has(PreludePart::kTensorCores) ? TensorCorePrelude(dialect) : "",
+                   parts.Has(PreludePart::kWideTiles) ? WideTilesPrelude(dialect) : "",
                    parts.Has(PreludePart::kParts) ? PartPrelude(dialect) : "",
                    dialect == Dialect::kCuda && UsesClusters(parts) ? ClusterPrelude() : "");
   const std::string hopper = HopperText(parts);

@@ -35,13 +35,14 @@ enum class PreludePart : uint8_t {
   kClusters,      // codegen/preludes/cluster_prelude.h
   kParts,         // codegen/preludes/part_prelude.h, in any dialect, behind kTensorCores
   kBoxes,         // codegen/preludes/box_prelude.h, of CUDA and the host, behind kTensorCores
+  kWideTiles,     // codegen/attention/wide_tiles_prelude.h, in any dialect, behind kTensorCores
 };
 
 class PreludeParts {
  public:
   PreludeParts() = default;
   PreludeParts(PreludePart part)  // NOLINT: one part is a set of parts
-      : bits_(static_cast<uint8_t>(1 << static_cast<int>(part))) {}
+      : bits_(static_cast<uint16_t>(1 << static_cast<int>(part))) {}
   bool empty() const { return bits_ == 0; }
   bool Has(PreludePart part) const { return (bits_ & PreludeParts(part).bits_) != 0; }
   PreludeParts& operator|=(PreludeParts other) {
@@ -51,7 +52,7 @@ class PreludeParts {
   friend bool operator==(const PreludeParts&, const PreludeParts&) = default;
 
  private:
-  uint8_t bits_ = 0;
+  uint16_t bits_ = 0;
 };
 
 // The macro that declares a kernel. It says what the kernel takes behind the slots.

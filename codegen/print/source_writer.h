@@ -32,9 +32,10 @@ class SourceWriter {
     Line("{");
     ++depth_;
   }
-  void Close() {
+  // "}", and what stands behind it: ";" of a function that is a value.
+  void Close(absl::string_view behind = "") {
     --depth_;
-    Line("}");
+    Line("}", behind);
   }
   // A line at the margin, such as a pragma; nothing if it is empty.
   void Pragma(absl::string_view text) {

@@ -191,6 +191,7 @@ struct DeviceFacts {
   int64_t sms = 1;          // multiprocessors, compute units, or cores that are used
   int64_t cache_bytes = 0;  // of the caches; 0: not told
   int warp = 32;            // threads of a warp
+  int64_t shared_bytes = int64_t{64} << 10;  // shared memory that a block's launch may ask for
 };
 
 class Device {

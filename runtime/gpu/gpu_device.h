@@ -48,7 +48,8 @@ class GpuDevice : public Device {
             .arch = facts_.arch,
             .sms = facts_.sms,
             .cache_bytes = facts_.cache_bytes,
-            .warp = dialect() == Dialect::kHip ? 64 : 32};
+            .warp = dialect() == Dialect::kHip ? 64 : 32,
+            .shared_bytes = facts_.shared_bytes};
   }
   absl::StatusOr<void*> Allocate(int64_t bytes) override;
   void Free(void* data) override;

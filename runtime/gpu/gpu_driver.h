@@ -102,6 +102,7 @@ struct GpuFacts {
   int64_t cache_bytes = 0;      // of all caches, at least
   int64_t clock_khz = 0;        // of the cores, at most
   int64_t sms = 1;              // multiprocessors or compute units
+  int64_t shared_bytes = 0;     // shared memory that a block's launch may ask for
   bool early_launches = false;  // whether driver and device have GpuDriver::LaunchEarly
 };
 

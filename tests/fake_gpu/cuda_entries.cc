@@ -33,12 +33,14 @@ int cuGetErrorString(int error, const char** text) {
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   FAKE_ENTER();
   constexpr int kClockRate = 13, kSms = 16, kL2CacheSize = 38, kMajor = 75, kMinor = 76;
+  constexpr int kSharedBytes = 97;  // that a block may ask for
   switch (attribute) {
     case kMajor: *value = Property("major"); break;
     case kMinor: *value = Property("minor"); break;
     case kSms: *value = Property("sms"); break;
     case kClockRate: *value = 1000000; break;
     case kL2CacheSize: *value = 1 << 16; break;
+    case kSharedBytes: *value = 227 << 10; break;
     default: *value = 1;
   }
   return kSuccess;

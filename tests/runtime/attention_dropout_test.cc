@@ -131,7 +131,7 @@ TEST_CASE("a seed or an offset that is not one integer of 32 or 64 bits is refus
   const BackwardGraph graph = Dropout("flash", "%bias");
   const auto planned = PlanFusion(graph, *LoadDeviceSpec("h200"));
   REQUIRE(planned.ok());
-  AttentionRequest request(*CallOf(planned->plan.groups[0]));
+  AttentionRequest request(*CallOf(planned->plan.groups[0]), {});
   CHECK(CheckDropout(request).ok());
   request.dtypes.back() = DType::kUInt8;
   request.call.operands.back().shape = {1};

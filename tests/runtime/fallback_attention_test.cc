@@ -24,6 +24,8 @@ namespace {
 
 enum { kDO, kQ, kK, kV, kO, kLse, kBias };
 
+const AttentionTarget kHopper(Dialect::kCuda, 32, 232448), kCdna(Dialect::kHip, 64, 65536);
+
 struct Case {
   AttentionCall call;
   std::vector<DType> dtypes;
@@ -182,7 +184,7 @@ Outcome Run(Device* device, const Case& c, std::mt19937_64& random) {
     }
     pointers = {operands, c.dtypes, absl::MakeSpan(results)};
     if (implementation == 0) {
-      auto made = MakeFallbackAttention(c.call, c.dtypes, device->dialect());
+      auto made = MakeFallbackAttention(c.call, {c.dtypes}, AttentionTarget(*device));
       INFO(made.status());
       REQUIRE(made.ok());
       auto kernels = device->Load(made->kernels, made->launches);
@@ -300,7 +302,7 @@ TEST_CASE("our attention kernels compile for NVIDIA and AMD") {
     c.call.variant = kVariants[static_cast<size_t>(dtype) % 3];
     INFO(c.text);
     if (CudaCompilerAvailable().ok()) {
-      auto made = MakeFallbackAttention(c.call, c.dtypes, Dialect::kCuda);
+      auto made = MakeFallbackAttention(c.call, {c.dtypes}, kHopper);
       REQUIRE(made.ok());
       const auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90");
       INFO(object.status());
@@ -309,7 +311,7 @@ TEST_CASE("our attention kernels compile for NVIDIA and AMD") {
       for (const KernelResources& kernel : object->kernels) CHECK(kernel.spill_bytes == 0);
     }
     if (HipCompilerAvailable().ok()) {
-      auto made = MakeFallbackAttention(c.call, c.dtypes, Dialect::kHip);
+      auto made = MakeFallbackAttention(c.call, {c.dtypes}, kCdna);
       REQUIRE(made.ok());
       const auto object = CompileKernels(Dialect::kHip, made->kernels, "gfx90a");
       INFO(object.status());
@@ -322,7 +324,7 @@ TEST_CASE("what our attention kernels do not know is refused with the call's sha
   std::mt19937_64 random(3);
   Case c = RandomCase(random, DType::kFp32);
   const auto refused = [&] {
-    return std::string(MakeFallbackAttention(c.call, c.dtypes, Dialect::kCuda).status().message());
+    return std::string(MakeFallbackAttention(c.call, {c.dtypes}, kHopper).status().message());
   };
   c.call.dropout_p = 0;
   c.call.operands.resize(6);
@@ -330,8 +332,8 @@ TEST_CASE("what our attention kernels do not know is refused with the call's sha
   c.call.operands[kV].shape[3] = 1025;
   CHECK(refused().find("head sizes up to 1024") != std::string::npos);
   c.call.operands[kV].shape[3] = 8;
-  c.call.operands[kQ].shape = {1 << 10, 1 << 10, 1 << 12, 8};
-  CHECK(refused().find("Q[1024,1024,4096,8]") != std::string::npos);
+  c.call.operands[kQ].shape = {1 << 15, 1 << 15, 1 << 12, 8};
+  CHECK(refused().find("Q[32768,32768,4096,8]") != std::string::npos);
 }
 
 }  // namespace

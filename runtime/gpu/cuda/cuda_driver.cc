@@ -214,6 +214,8 @@ absl::StatusOr<GpuFacts> CudaDriver::Describe(int device) const {
   RG_ASSIGN_OR_RETURN(facts.clock_khz, Attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
   RG_ASSIGN_OR_RETURN(facts.cache_bytes, Attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device));
   RG_ASSIGN_OR_RETURN(facts.sms, Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+  RG_ASSIGN_OR_RETURN(facts.shared_bytes,
+                      Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
   return facts;
 }
 

@@ -34,6 +34,7 @@ constexpr int kComputeUnits = 63, kMostComputeUnits = 4096;
 
 // No CDNA chip's cores run faster (MI355X: 2.4 GHz).
 constexpr int64_t kMostClockKhz = 2'500'000;
+constexpr int64_t kSharedBytes = int64_t{64} << 10;  // LDS of a workgroup, on all CDNA chips
 
 class HipDriver : public GpuDriver {
  public:
@@ -134,6 +135,7 @@ absl::StatusOr<GpuFacts> HipDriver::Describe(int device) const {
   }
   facts.cache_bytes = CacheBytes(facts.arch);
   facts.clock_khz = kMostClockKhz;
+  facts.shared_bytes = kSharedBytes;
   int units = 0;
   RG_GPU(*this, DeviceGetAttribute, &units, kComputeUnits, device);
   if (units >= 1 && units <= kMostComputeUnits) facts.sms = units;

@@ -8,7 +8,8 @@
 
 namespace retrograd {
 
-AttentionRequest::AttentionRequest(const Call& from) : call(AttentionOf(from)) {
+AttentionRequest::AttentionRequest(const Call& from, const CallFacts& known)
+    : call(AttentionOf(from)), alignment(known.operand_alignment) {
   for (const CallTensor& operand : from.operands) dtypes.push_back(operand.dtype);
 }
 

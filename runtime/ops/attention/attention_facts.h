@@ -20,18 +20,21 @@ struct AttentionPointers {
 
 struct AttentionFacts {
   absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
+  // Bytes known to divide the operands' addresses; an element's size where it is empty.
+  absl::Span<const int64_t> operand_alignment = {};
 };
 
 // A call with its operands' dtypes in one list, as the implementations take them.
 struct AttentionRequest {
-  explicit AttentionRequest(const Call& from);
-  AttentionFacts facts() const { return {dtypes}; }
+  AttentionRequest(const Call& from, const CallFacts& known);
+  AttentionFacts facts() const { return {dtypes, alignment}; }
   AttentionPointers PointersOf(const CallPointers& pointers) const {
     return {pointers.operands, dtypes, pointers.results};
   }
 
   AttentionCall call;
   std::vector<DType> dtypes;
+  std::vector<int64_t> alignment;
 };
 
 // What operand i holds in a trial: of the log-sum-exp numbers by which all probabilities are of the

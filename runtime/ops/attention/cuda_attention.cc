@@ -303,7 +303,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
     return WithoutCudnn(call, facts, library.status(), options_.cudnn.deterministic);
   }
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
-                      MakeFallbackAttention(call, facts.operand_dtypes, place.device.dialect()));
+                      MakeFallbackAttention(call, facts, AttentionTarget(place.device)));
   auto loaded =
       std::make_unique<CudaAttentionCall>(place.device, facts, fallback.scratch_bytes, /*us=*/0);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(fallback.kernels, fallback.launches));
@@ -319,8 +319,9 @@ class CudaAttentionLoader : public CallLoader {
   CudaAttentionLoader(GpuDevice& device, int sm, const CudaAttentionOptions& options)
       : device_(device), sm_(sm), attention_(options) {}
 
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
-    const AttentionRequest request(call);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
+                                                   const CallFacts& facts) override {
+    const AttentionRequest request(call, facts);
     RG_RETURN_IF_ERROR(CheckDropout(request));
     return attention_.Load({device_, {device_, sm_}}, request.call, request.facts());
   }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "codegen/attention/emit_warp_attention.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -13,6 +15,8 @@ namespace {
 
 constexpr size_t kLse = 5;
 constexpr int64_t kMostHeadSize = 1024;  // of which a block keeps two rows in shared memory
+constexpr int64_t kMostExtent = (int64_t{1} << 30) - 1;  // rows and heads have numbers of 32 bits
+constexpr int64_t kNumberBytes = int64_t{4} << 10;       // of shared memory beside the tiles
 
 absl::Status Refuse(const AttentionCall& call, absl::string_view why) {
   return absl::UnimplementedError(
@@ -95,19 +99,37 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
   return made;
 }
 
+AttentionTarget::AttentionTarget(const Device& device)
+    : dialect(device.dialect()),
+      warp(device.Describe().warp),
+      shared_bytes(device.Describe().shared_bytes) {}
+
 absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
-                                                        absl::Span<const DType> operand_dtypes,
-                                                        Dialect dialect) {
+                                                        const AttentionFacts& facts,
+                                                        const AttentionTarget& target) {
+  const absl::Span<const DType> operand_dtypes = facts.operand_dtypes;
   RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
   RG_CHECK(call.results.size() == 3);
   for (const DType dtype : operand_dtypes.first(AttentionSeed(call))) {
     if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));
   }
+  for (const CallTensor& t : call.operands) {
+    for (const int64_t extent : t.shape) {
+      if (extent > kMostExtent) return Refuse(call, "our kernels take extents of less than 2^30");
+    }
+  }
+  const std::optional<WarpAttentionTiles> tiles =
+      ChooseWarpAttentionTiles(call, target.shared_bytes - kNumberBytes);
+  if (tiles.has_value()) {
+    return AttentionLaunches(call, operand_dtypes,
+                             EmitWarpAttention(call, operand_dtypes, facts.operand_alignment, *tiles,
+                                               target.dialect, target.warp));
+  }
   const int64_t most = std::max(call.operands[1].shape[3], call.operands[3].shape[3]);
   if (most > kMostHeadSize) {
     return Refuse(call, absl::StrCat("our kernels take head sizes up to ", kMostHeadSize));
   }
-  return AttentionLaunches(call, operand_dtypes, EmitAttention(call, operand_dtypes, dialect));
+  return AttentionLaunches(call, operand_dtypes, EmitAttention(call, operand_dtypes, target.dialect));
 }
 
 FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers,
@@ -157,11 +179,12 @@ class FallbackAttentionLoader : public CallLoader {
  public:
   explicit FallbackAttentionLoader(Device& device) : device_(device) {}
 
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
-    const AttentionRequest request(call);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
+                                                   const CallFacts& facts) override {
+    const AttentionRequest request(call, facts);
     RG_RETURN_IF_ERROR(CheckDropout(request));
     RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
-                        MakeFallbackAttention(request.call, request.dtypes, device_.dialect()));
+                        MakeFallbackAttention(request.call, request.facts(), AttentionTarget(device_)));
     auto loaded =
         std::make_unique<FallbackAttentionCall>(device_, request.dtypes, fallback.scratch_bytes);
     RG_ASSIGN_OR_RETURN(loaded->kernels, device_.Load(fallback.kernels, fallback.launches));

@@ -1,5 +1,6 @@
-// Attention through kernels of ours, on any device those of codegen/attention/emit_attention.h:
-// what to load, and the table of addresses that the launches read.
+// Attention through kernels of ours, on any device those of codegen/attention/emit_warp_attention.h,
+// or, for heads beyond these, of emit_attention.h: what to load, and the table of addresses that
+// the launches read.
 #ifndef RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_
 #define RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_
 
@@ -29,11 +30,22 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
                                                     absl::Span<const DType> operand_dtypes,
                                                     const AttentionKernels& kernels);
 
+// What kernels of ours are written for.
+struct AttentionTarget {
+  explicit AttentionTarget(const Device& device);
+  AttentionTarget(Dialect of, int threads, int64_t bytes)
+      : dialect(of), warp(threads), shared_bytes(bytes) {}
+
+  Dialect dialect;
+  int warp;              // threads of a warp
+  int64_t shared_bytes;  // that a block's launch may ask for
+};
+
 // Of a call that CheckDropout lets pass. Unimplemented, with the call's shape, for types that are
 // no floats and for shapes beyond a launch.
 absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
-                                                        absl::Span<const DType> operand_dtypes,
-                                                        Dialect dialect);
+                                                        const AttentionFacts& facts,
+                                                        const AttentionTarget& target);
 
 // The addresses by slot.
 using FallbackAttentionTable = std::array<void*, 13>;

@@ -275,7 +275,7 @@ class HostAttentionCall : public LoadedCall {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadHostAttention(const Call& call) {
-  AttentionRequest request(call);
+  AttentionRequest request(call, {});
   RG_RETURN_IF_ERROR(CheckDropout(request));
   RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(request.call));
   return std::make_unique<HostAttentionCall>(std::move(request), scratch_bytes);

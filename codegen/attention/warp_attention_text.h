@@ -1,0 +1,14 @@
+// The text of attention's kernels by tiles of warps, behind the constants, the copies and the
+// functions of a score that emit_warp_attention.cc prints.
+#ifndef RETROGRAD_CODEGEN_ATTENTION_WARP_ATTENTION_TEXT_H_
+#define RETROGRAD_CODEGEN_ATTENTION_WARP_ATTENTION_TEXT_H_
+
+namespace retrograd {
+
+extern const char kWarpAttentionFunctions[];  // clear, multiply_lines, multiply_columns
+extern const char kWarpAttentionQueries[];
+extern const char kWarpAttentionKeys[];
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_CODEGEN_ATTENTION_WARP_ATTENTION_TEXT_H_

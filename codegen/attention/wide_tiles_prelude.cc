@@ -1,0 +1,144 @@
+#include "codegen/attention/wide_tiles_prelude.h"
+
+#include "absl/strings/str_cat.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr char kCuda[] = R"(
+RG_INLINE void rg_mma_tf32(float* d, const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// The upper 11 bits of the number, and what is left, of which the instruction takes as many.
+RG_INLINE void rg_split_tf32(float v, unsigned& high, unsigned& low) {
+  high = rg_bits(v) & 0xffffe000u;
+  low = rg_bits(v - rg_from_bits(high));
+}
+// Two elements of a line of the operand, whose places in the sum are `first` and `second`.
+template <bool across, bool pairs>
+RG_INLINE void rg_two_of_line(const float* from, int pitch, int line, int first, int second,
+                              float& x, float& y) {
+  if constexpr (across) {
+    x = from[first * pitch + line], y = from[second * pitch + line];
+  } else if constexpr (pairs) {
+    const float2 both = *reinterpret_cast<const float2*>(from + line * pitch + first);
+    x = both.x, y = both.y;
+  } else {
+    x = from[line * pitch + first], y = from[line * pitch + second];
+  }
+}
+
+// The order of a sum is free: the two terms of a lane lie side by side where both operands' lines
+// are along the sum, else four apart. Then no two lanes meet in a bank, if eight times an odd number
+// of words lies between lines.
+template <bool across_a, bool across_b, int rows, int columns>
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int a_at,
+                                      int a_pitch, float* b, int b_at, int b_pitch, int lane) {
+  constexpr bool pairs = !across_a && !across_b;
+  const int line = lane / 4, step = pairs ? lane % 4 * 2 : lane % 4;
+#pragma unroll
+  for (int k = 0; k < 16; k += 8) {
+    const int first = k + step, second = first + (pairs ? 1 : 4);
+    unsigned high[rows][4], low[rows][4];
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float x, y;
+        rg_two_of_line<across_a, pairs>(a + a_at, a_pitch, 16 * m + 8 * half + line, first, second, x, y);
+        rg_split_tf32(x, high[m][half], low[m][half]);
+        rg_split_tf32(y, high[m][2 + half], low[m][2 + half]);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < 2 * columns; ++n) {
+      float x, y;
+      rg_two_of_line<across_b, pairs>(b + b_at, b_pitch, 8 * n + line, first, second, x, y);
+      unsigned high_b[2], low_b[2];
+      rg_split_tf32(x, high_b[0], low_b[0]);
+      rg_split_tf32(y, high_b[1], low_b[1]);
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        float* const d = sums[m][n / 2].at + n % 2 * 4;
+        rg_mma_tf32(d, low[m], high_b);
+        rg_mma_tf32(d, high[m], low_b);
+        rg_mma_tf32(d, high[m], high_b);
+      }
+    }
+  }
+}
+)";
+
+constexpr char kHip[] = R"(
+#if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
+template <bool across_a, bool across_b, int rows, int columns>
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int a_at,
+                                      int a_pitch, float* b, int b_at, int b_pitch, int lane) {
+#pragma unroll
+  for (int first = 0; first < 16; first += 4) {
+    const int k = first + lane / 16;
+    float x[rows], y[columns];
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+      const int row = 16 * m + lane % 16;
+      x[m] = a[a_at + (across_a ? k * a_pitch + row : row * a_pitch + k)];
+    }
+#pragma unroll
+    for (int n = 0; n < columns; ++n) {
+      const int column = 16 * n + lane % 16;
+      y[n] = b[b_at + (across_b ? k * b_pitch + column : column * b_pitch + k)];
+    }
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+#pragma unroll
+      for (int n = 0; n < columns; ++n) {
+        rg_four_floats d;
+        __builtin_memcpy(&d, sums[m][n].at, 16);
+        d = __builtin_amdgcn_mfma_f32_16x16x4f32(x[m], y[n], d, 0, 0, 0);
+        __builtin_memcpy(sums[m][n].at, &d, 16);
+      }
+    }
+  }
+}
+#else
+template <bool across_a, bool across_b, int rows, int columns>
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int a_at,
+                                      int a_pitch, float* b, int b_at, int b_pitch, int lane) {
+  rg_add_products<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
+}
+#endif
+)";
+
+// Of other types as rg_multiply_tiles.
+constexpr char kOthers[] = R"(
+template <bool across_a, bool across_b, typename S, int rows, int columns, typename T>
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<S> (&sums)[rows][columns], T* a, int a_at, int a_pitch,
+                                      T* b, int b_at, int b_pitch, int lane) {
+  rg_multiply_tiles<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
+}
+)";
+
+constexpr char kHost[] = R"(
+template <bool across_a, bool across_b, typename S, int rows, int columns, typename A, typename B>
+inline void rg_multiply_wide_tiles(rg_tile<S> (&sums)[rows][columns], A a, int a_at, int a_pitch,
+                                   B b, int b_at, int b_pitch, int lane) {
+  rg_add_products<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
+}
+)";
+
+}  // namespace
+
+std::string WideTilesPrelude(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::kCuda: return absl::StrCat(kCuda, kOthers);
+    case Dialect::kHip: return absl::StrCat(kHip, kOthers);
+    case Dialect::kHost: return kHost;
+  }
+  RG_CHECK(false);
+}
+
+}  // namespace retrograd

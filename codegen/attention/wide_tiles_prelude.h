@@ -1,0 +1,19 @@
+// Products of tiles in shared memory that also fp32 numbers have on tensor cores, in any dialect,
+// behind tensor_core_prelude.h.
+#ifndef RETROGRAD_CODEGEN_ATTENTION_WIDE_TILES_PRELUDE_H_
+#define RETROGRAD_CODEGEN_ATTENTION_WIDE_TILES_PRELUDE_H_
+
+#include <string>
+
+#include "codegen/print/kernel.h"
+
+namespace retrograd {
+
+// rg_multiply_wide_tiles: as rg_multiply_tiles, but for fp32 numbers. In CUDA each of them is the
+// sum of two TF32 numbers, and the product of the two lower ones is left out: a product is exact to
+// 2^-21 of it. In HIP matrix cores take fp32 as it is.
+std::string WideTilesPrelude(Dialect dialect);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_CODEGEN_ATTENTION_WIDE_TILES_PRELUDE_H_
