@@ -140,9 +140,9 @@ class Writer {
     w.Constants({{"kRows", tile.rows()},
                  {"kColumns", tile.columns},
                  {"kStages", tile.stages},
-                 {"kThreads", Threads(tile)},
                  {"kSharing", heads_ / kv_heads_},
                  {"kCausal", call_.causal ? 1 : 0}});
+    w.out().Line("constexpr int kThreads = ", tile.warps, " * RG_WARP;");
     for (const int operand : operands) {
       if (operand == kO || operand == kLse || operand == kBias) Loads(w, operand);
     }
@@ -150,6 +150,9 @@ class Writer {
     Scores(w);
   }
 
+  // kStepsApart: tensor cores cut off what does not fit into a sum, so that long sums of fp32 numbers
+  // would turn out too small; those of a step begin at zero, and are added by the rest. What 16 bits
+  // hold is rounded more.
   // Where what lies in shared memory, in elements from the first one on: the block's own rows, what
   // passes by, and the numbers between the products. Returns how many there are.
   int64_t Places(LaunchWriter& w, const WarpAttentionTile& tile, const Makes& makes) const {
@@ -172,6 +175,7 @@ class Writer {
                  {"kTilesQ", channels_q / 16},
                  {"kTilesV", channels_v / 16},
                  {"kTilesS", tile.columns / 16},
+                 {"kStepsApart", call_.dtype == DType::kFp32 ? 1 : 0},
                  {"kOwnQ", 0},
                  {"kOwnV", own_v},
                  {"kPassing", passing},

@@ -6,6 +6,14 @@ namespace retrograd {
 const char kWarpAttentionFunctions[] = R"(
   typedef rg_tile<sum_t> tile_t;
   const int warp = RG_THREAD / RG_WARP, lane = RG_THREAD % RG_WARP, warp_row = 16 * warp;
+  // Threads of a warp see what the others have written.
+  const auto meet = [&] {
+    if (RG_WARP > 32) {
+      RG_BARRIER();
+    } else {
+      RG_WARP_BARRIER();
+    }
+  };
   const auto each = [&](auto& sums, auto visit) {
     RG_UNROLL
     for (int n = 0; n < static_cast<int>(sizeof(sums) / sizeof(tile_t)); ++n) {
@@ -28,10 +36,30 @@ const char kWarpAttentionFunctions[] = R"(
   };
   // Numbers of this warp's rows by the rows of the other tile that they belong to.
   const auto add_rows = [&](auto& sums, int numbers, int other, auto pitch) {
-    RG_UNROLL
-    for (int k = 0; k < kColumns; k += 16) {
-      rg_multiply_wide_tiles<false, true>(sums, tiles, numbers + warp_row * kPitchS + k, kPitchS, tiles,
-                                          other + k * pitch, pitch, lane);
+    constexpr int columns = static_cast<int>(sizeof(sums) / sizeof(tile_t));
+    constexpr int group = columns % 4 == 0 ? 4 : columns % 3 == 0 ? 3 : columns % 5 == 0 ? 5 : columns;
+    if constexpr (!kStepsApart) {
+      RG_UNROLL
+      for (int k = 0; k < kColumns; k += 16) {
+        rg_multiply_wide_tiles<false, true>(sums, tiles, numbers + warp_row * kPitchS + k, kPitchS, tiles,
+                                            other + k * pitch, pitch, lane);
+      }
+    } else {
+      RG_UNROLL
+      for (int first = 0; first < columns; first += group) {
+        tile_t of_step[1][group];
+        clear(of_step);
+        RG_UNROLL
+        for (int k = 0; k < kColumns; k += 16) {
+          rg_multiply_wide_tiles<false, true>(of_step, tiles, numbers + warp_row * kPitchS + k, kPitchS, tiles,
+                                              other + k * pitch + 16 * first, pitch, lane);
+        }
+        RG_UNROLL
+        for (int n = 0; n < group; ++n) {
+          RG_UNROLL
+          for (int e = 0; e < tile_t::elements; ++e) sums[0][first + n].at[e] += of_step[0][n].at[e];
+        }
+      }
     }
   };
 )";
@@ -69,7 +97,7 @@ const char kWarpAttentionQueries[] = R"(
       if (i < queries) rg_store(workspace, static_cast<int64_t>(head_number) * queries + i, delta);
     }
   }
-  RG_WARP_BARRIER();
+  meet();
   sum_t delta_of[tile_t::elements], lse_of[tile_t::elements];
   RG_UNROLL
   for (int e = 0; e < tile_t::elements; ++e) {
@@ -102,7 +130,7 @@ const char kWarpAttentionQueries[] = R"(
                  weight * (gradients[0][n].at[e] * share - delta_of[e]));
       }
     }
-    RG_WARP_BARRIER();
+    meet();
     add_rows(sums, kNumbers, stage, kPitchQ);
     if (kStages == 1) {
       RG_BARRIER();
@@ -185,7 +213,7 @@ const char kWarpAttentionKeys[] = R"(
         }
       }
     }
-    RG_WARP_BARRIER();
+    meet();
     if (kMakesV) add_rows(sums_v, kWeights, stage + kStageV, kPitchV);
     if (kMakesK) add_rows(sums_k, kNumbers, stage, kPitchQ);
     if (kStages == 1) {

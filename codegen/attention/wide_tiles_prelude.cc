@@ -39,6 +39,7 @@ template <bool across_a, bool across_b, int rows, int columns>
 RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int a_at,
                                       int a_pitch, float* b, int b_at, int b_pitch, int lane) {
   constexpr bool pairs = !across_a && !across_b;
+  constexpr int group = columns % 2 == 0 ? 4 : 2;  // products that do not wait for each other
   const int line = lane / 4, step = pairs ? lane % 4 * 2 : lane % 4;
 #pragma unroll
   for (int k = 0; k < 16; k += 8) {
@@ -55,18 +56,59 @@ RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], flo
       }
     }
 #pragma unroll
+    for (int n0 = 0; n0 < 2 * columns; n0 += group) {
+      unsigned high_b[group][2], low_b[group][2];
+#pragma unroll
+      for (int n = 0; n < group; ++n) {
+        float x, y;
+        rg_two_of_line<across_b, pairs>(b + b_at, b_pitch, 8 * (n0 + n) + line, first, second, x, y);
+        rg_split_tf32(x, high_b[n][0], low_b[n][0]);
+        rg_split_tf32(y, high_b[n][1], low_b[n][1]);
+      }
+#pragma unroll
+      for (int product = 0; product < 3; ++product) {
+#pragma unroll
+        for (int n = 0; n < group; ++n) {
+#pragma unroll
+          for (int m = 0; m < rows; ++m) {
+            float* const d = sums[m][(n0 + n) / 2].at + n % 2 * 4;
+            rg_mma_tf32(d, product == 0 ? low[m] : high[m], product == 1 ? low_b[n] : high_b[n]);
+          }
+        }
+      }
+    }
+  }
+}
+
+RG_INLINE void rg_mma_f64(double* d, double a, double b) {
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+      : "+d"(d[0]), "+d"(d[1]) : "d"(a), "d"(b));
+}
+template <bool across_a, bool across_b, int rows, int columns>
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<double> (&sums)[rows][columns], double* a, int a_at,
+                                      int a_pitch, double* b, int b_at, int b_pitch, int lane) {
+  const int line = lane / 4;
+#pragma unroll
+  for (int first = 0; first < 16; first += 4) {
+    const int k = first + lane % 4;
+    double x[rows][2];
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = 16 * m + 8 * half + line;
+        x[m][half] = a[a_at + (across_a ? k * a_pitch + row : row * a_pitch + k)];
+      }
+    }
+#pragma unroll
     for (int n = 0; n < 2 * columns; ++n) {
-      float x, y;
-      rg_two_of_line<across_b, pairs>(b + b_at, b_pitch, 8 * n + line, first, second, x, y);
-      unsigned high_b[2], low_b[2];
-      rg_split_tf32(x, high_b[0], low_b[0]);
-      rg_split_tf32(y, high_b[1], low_b[1]);
+      const int column = 8 * n + line;
+      const double y = b[b_at + (across_b ? k * b_pitch + column : column * b_pitch + k)];
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
-        float* const d = sums[m][n / 2].at + n % 2 * 4;
-        rg_mma_tf32(d, low[m], high_b);
-        rg_mma_tf32(d, high[m], low_b);
-        rg_mma_tf32(d, high[m], high_b);
+        double* const d = sums[m][n / 2].at + n % 2 * 4;
+        rg_mma_f64(d, x[m][0], y);
+        rg_mma_f64(d + 2, x[m][1], y);
       }
     }
   }

@@ -1,4 +1,4 @@
-// Products of tiles in shared memory that also fp32 numbers have on tensor cores, in any dialect,
+// Products of tiles in shared memory that also fp32 and fp64 numbers have on tensor cores, in any dialect,
 // behind tensor_core_prelude.h.
 #ifndef RETROGRAD_CODEGEN_ATTENTION_WIDE_TILES_PRELUDE_H_
 #define RETROGRAD_CODEGEN_ATTENTION_WIDE_TILES_PRELUDE_H_
@@ -9,9 +9,10 @@
 
 namespace retrograd {
 
-// rg_multiply_wide_tiles: as rg_multiply_tiles, but for fp32 numbers. In CUDA each of them is the
-// sum of two TF32 numbers, and the product of the two lower ones is left out: a product is exact to
-// 2^-21 of it. In HIP matrix cores take fp32 as it is.
+// rg_multiply_wide_tiles: as rg_multiply_tiles, but for fp32 and fp64 numbers, too. In CUDA each fp32
+// number is the sum of two TF32 numbers, and the product of the two lower ones is left out: a product
+// is exact to 2^-21 of it. fp64 in CUDA and fp32 in HIP are taken as they are; fp64 in HIP is
+// multiplied by no matrix core.
 std::string WideTilesPrelude(Dialect dialect);
 
 }  // namespace retrograd

@@ -96,7 +96,7 @@ TEST_CASE("the copy engine reads five operands; axes of one element get a pitch 
   const AttentionKernels kernels = Emit(call);
   CHECK(kernels.workspace_bytes == 2 * 4 * 256 * 4);  // two numbers a query, of 4 tiles of 64
   CHECK(kernels.workspace_rows == 4 * 4);
-  auto made = AttentionLaunches(call, DTypes(call), kernels);
+  auto made = AttentionLaunches(call, {DTypes(call)}, kernels);
   REQUIRE(made.ok());
   REQUIRE(made->launches.size() == 2);
   for (const Launch& launch : made->launches) {
@@ -146,7 +146,7 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias " : " ")
                << c.dropout);
     const AttentionCall call = CallOf(c);
-    auto made = AttentionLaunches(call, DTypes(call), Emit(call));
+    auto made = AttentionLaunches(call, {DTypes(call)}, Emit(call));
     REQUIRE(made.ok());
     auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90a");
     INFO(object.status());
@@ -209,7 +209,7 @@ TEST_CASE("every tile compiles for sm_90a without spills, and products wait for 
     for (const AttentionTiles& tiles : TilesOf(call)) {
       INFO("heads of " << c.dim << ", " << tiles.queries.Print() << "; " << tiles.keys.Print());
       auto made =
-          AttentionLaunches(call, DTypes(call), EmitTiledAttention(call, DTypes(call), tiles));
+          AttentionLaunches(call, {DTypes(call)}, EmitTiledAttention(call, DTypes(call), tiles));
       REQUIRE(made.ok());
       auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90a");
       INFO(object.status());

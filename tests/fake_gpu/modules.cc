@@ -45,11 +45,15 @@ std::string InHostWords(absl::string_view text) {
 // Whether a source begins with the dialect's prelude, which is taken off it, with the parts of it
 // that the host has, too.
 bool ConsumePrelude(absl::string_view* text) {
-  PreludeParts tiles = PreludePart::kTensorCores, parts = tiles;
+  PreludeParts tiles = PreludePart::kTensorCores, parts = tiles, wide = tiles;
   parts |= PreludePart::kParts;
-  return absl::ConsumePrefix(text, Prelude(kDialect, parts)) ||
-         absl::ConsumePrefix(text, Prelude(kDialect, tiles)) ||
-         absl::ConsumePrefix(text, Prelude(kDialect));
+  wide |= PreludePart::kWideTiles;
+  PreludeParts dropout = wide;
+  dropout |= PreludePart::kDropout;
+  const PreludeParts known[] = {parts, dropout, wide, tiles, PreludeParts()};
+  return std::any_of(std::begin(known), std::end(known), [&](PreludeParts of) {
+    return absl::ConsumePrefix(text, Prelude(kDialect, of));
+  });
 }
 
 struct Function {

@@ -11,14 +11,15 @@ namespace {
 enum { kQ = 1, kV = 3 };  // operands
 
 constexpr int64_t kMostChannels = 256;  // of which a lane has 128 sums in registers
+constexpr int64_t kChannelsOfWideTiles = 64;  // registers have room for the scores of wide tiles
 // Sums of two gradients that a lane can have beside the scores'.
 constexpr int64_t kMostChannelsOfTwo = 256;
 
-// From the fastest on, as far as blocks have room.
-constexpr WarpAttentionTile kCandidates[] = {
-    {.warps = 4, .columns = 64, .stages = 1}, {.warps = 4, .columns = 32, .stages = 2},
-    {.warps = 4, .columns = 32, .stages = 1}, {.warps = 2, .columns = 32, .stages = 1},
-    {.warps = 2, .columns = 16, .stages = 1}, {.warps = 1, .columns = 16, .stages = 1}};
+constexpr int kWarps = 4, kFewestColumns = 16, kUsualColumns = 32, kManyColumns = 64;
+// Blocks on an SM that hide loads from each other: if so many fit, each loads ahead.
+constexpr int64_t kBlocksAhead = 3;
+// Time of a column in wide tiles over that in others: measured on an H200 (docs/decisions/122).
+constexpr double kWideShare = 0.95;
 
 // Rows of both tensors of a block, of what passes by, and the numbers between the products.
 int64_t Elements(const WarpAttentionTile& tile, const AttentionCall& call, int kinds) {
@@ -28,12 +29,27 @@ int64_t Elements(const WarpAttentionTile& tile, const AttentionCall& call, int k
          kinds * tile.rows() * WarpPitch(tile.columns);
 }
 
+// The tile with so many columns, or with fewer, and with fewer rows, if blocks have no more room.
 template <typename Count>
-std::optional<WarpAttentionTile> FirstThatFits(const Count& elements, int64_t room) {
-  for (const WarpAttentionTile& tile : kCandidates) {
-    if (elements(tile) <= room) return tile;
+std::optional<WarpAttentionTile> TileThatFits(int columns, int64_t room, const Count& elements) {
+  for (int warps = kWarps; warps >= 1; warps /= 2) {
+    for (int c = columns; c >= kFewestColumns; c /= 2) {
+      WarpAttentionTile tile{.warps = warps, .columns = c, .stages = 2};
+      if (elements(tile) * kBlocksAhead <= room) return tile;
+      tile.stages = 1;
+      if (elements(tile) <= room) return tile;
+    }
   }
   return std::nullopt;
+}
+
+// Of the kernel that keeps keys and values, past which `queries` rows go. The other one has narrow
+// tiles: it has fewer sums beside its scores, and more blocks on an SM hide more than wide tiles save.
+int ColumnsOfKeys(int64_t queries) {
+  const auto padded = [&](int columns) {
+    return static_cast<double>(CeilDiv(queries, columns) * columns);
+  };
+  return kWideShare * padded(kManyColumns) < padded(kUsualColumns) ? kManyColumns : kUsualColumns;
 }
 
 }  // namespace
@@ -59,10 +75,16 @@ std::optional<WarpAttentionTiles> ChooseWarpAttentionTiles(const AttentionCall& 
   const int64_t v = WarpChannels(call.operands[kV].shape[3]);
   if (std::max(q, v) > kMostChannels) return std::nullopt;
   const int64_t room = shared_bytes / SizeBytes(call.dtype);
-  const auto queries = FirstThatFits(
-      [&](const WarpAttentionTile& tile) { return WarpElementsOfQueries(tile, call); }, room);
-  const auto keys = FirstThatFits(
-      [&](const WarpAttentionTile& tile) { return WarpElementsOfKeys(tile, call); }, room);
+  const int usual = call.dtype == DType::kFp64 ? kFewestColumns : kUsualColumns;
+  const auto queries = TileThatFits(usual, room, [&](const WarpAttentionTile& tile) {
+    return WarpElementsOfQueries(tile, call);
+  });
+  const int columns = std::max(q, v) <= kChannelsOfWideTiles && usual == kUsualColumns
+                          ? ColumnsOfKeys(call.operands[kQ].shape[2])
+                          : usual;
+  const auto keys = TileThatFits(columns, room, [&](const WarpAttentionTile& tile) {
+    return WarpElementsOfKeys(tile, call);
+  });
   if (!queries.has_value() || !keys.has_value()) return std::nullopt;
   return WarpAttentionTiles{
       .queries = *queries, .keys = *keys, .apart = q + v > kMostChannelsOfTwo};

@@ -174,7 +174,7 @@ absl::StatusOr<const FallbackAttention*> CudaAttention::TiledLaunches(const Plac
   std::string key = CudnnAttentionRequest(call, facts, options_.cudnn).key;
   if (const auto known = tiled_.find(key); known != tiled_.end()) return &known->second;
   RG_ASSIGN_OR_RETURN(FallbackAttention made,
-                      AttentionLaunches(call, facts.operand_dtypes,
+                      AttentionLaunches(call, {facts.operand_dtypes},
                                         TiledKernels(call, facts, place.device.facts().sms)));
   return &(tiled_[std::move(key)] = std::move(made));
 }

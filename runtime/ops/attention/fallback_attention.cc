@@ -57,7 +57,7 @@ OperandMap MapOfNumbers(int64_t rows, int place) {
 }  // namespace
 
 absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
-                                                    absl::Span<const DType> operand_dtypes,
+                                                    const AttentionFacts& facts,
                                                     const AttentionKernels& kernels) {
   FallbackAttention made{.scratch_bytes = kernels.workspace_bytes};
   const size_t operands = call.operands.size();
@@ -76,8 +76,9 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
       const size_t place = static_cast<size_t>(from.args[i]);
       LaunchArg arg{.slot = static_cast<uint32_t>(place), .written = from.written[i]};
       if (place < operands) {
-        arg.bytes = SpanOf(call.operands[place]) * SizeBytes(operand_dtypes[place]);
-        arg.alignment = SizeBytes(operand_dtypes[place]);
+        arg.bytes = SpanOf(call.operands[place]) * SizeBytes(facts.operand_dtypes[place]);
+        arg.alignment = facts.operand_alignment.empty() ? SizeBytes(facts.operand_dtypes[place])
+                                                        : facts.operand_alignment[place];
       } else if (place < operands + 3) {
         arg.bytes = SpanOf(call.results[place - operands]) * SizeBytes(call.dtype);
         arg.alignment = SizeBytes(call.dtype);
@@ -91,7 +92,7 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
     }
     for (const int place : from.copied) {
       const size_t at = static_cast<size_t>(place);
-      launch.maps.push_back(at < operands ? MapOf(call.operands[at], operand_dtypes[at], place)
+      launch.maps.push_back(at < operands ? MapOf(call.operands[at], facts.operand_dtypes[at], place)
                                           : MapOfNumbers(kernels.workspace_rows, place));
     }
     made.launches.push_back(std::move(launch));
@@ -121,7 +122,7 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
   const std::optional<WarpAttentionTiles> tiles =
       ChooseWarpAttentionTiles(call, target.shared_bytes - kNumberBytes);
   if (tiles.has_value()) {
-    return AttentionLaunches(call, operand_dtypes,
+    return AttentionLaunches(call, facts,
                              EmitWarpAttention(call, operand_dtypes, facts.operand_alignment, *tiles,
                                                target.dialect, target.warp));
   }
@@ -129,7 +130,7 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
   if (most > kMostHeadSize) {
     return Refuse(call, absl::StrCat("our kernels take head sizes up to ", kMostHeadSize));
   }
-  return AttentionLaunches(call, operand_dtypes, EmitAttention(call, operand_dtypes, target.dialect));
+  return AttentionLaunches(call, facts, EmitAttention(call, operand_dtypes, target.dialect));
 }
 
 FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers,

@@ -27,7 +27,7 @@ struct FallbackAttention {
 // Kernels of a call as launches. Unimplemented, with the call's shape, beyond
 // what a launch can have.
 absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
-                                                    absl::Span<const DType> operand_dtypes,
+                                                    const AttentionFacts& facts,
                                                     const AttentionKernels& kernels);
 
 // What kernels of ours are written for.

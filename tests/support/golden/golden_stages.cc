@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "codegen/attention/emit_tiled_attention.h"
+#include "codegen/attention/emit_warp_attention.h"
 #include "codegen/emit.h"
 #include "codegen/gemm/emit_fused_matmul.h"
 #include "codegen/translation_unit.h"
@@ -213,10 +214,14 @@ std::vector<Kernel> KernelsOfCall(const GoldenRun& run, const Call& call, Dialec
   std::vector<DType> dtypes;
   for (const CallTensor& operand : call.operands) dtypes.push_back(operand.dtype);
   const AttentionCall attention = AttentionOf(call);
+  const std::optional<WarpAttentionTiles> tiles =
+      ChooseWarpAttentionTiles(attention, run.device.staged_bytes_per_block);
   const AttentionKernels made =
       run.implementation == "tensor_cores"
           ? EmitTiledAttention(attention, dtypes, ChooseAttentionTiles(attention, run.device.sms))
-          : EmitAttention(attention, dtypes, dialect);
+      : tiles.has_value() ? EmitWarpAttention(attention, dtypes, /*alignment=*/{}, *tiles, dialect,
+                                              dialect == Dialect::kHip ? 64 : 32)
+                          : EmitAttention(attention, dtypes, dialect);
   std::vector<Kernel> kernels;
   for (const AttentionKernels::Launch& launch : made.launches) kernels.push_back(launch.kernel);
   return kernels;

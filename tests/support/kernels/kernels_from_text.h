@@ -32,6 +32,13 @@ inline PreludeParts PartsOf(absl::string_view text) {
   PreludeParts parts;
   if (absl::StrContains(text, "rg_multiply_tiles<")) parts |= PreludePart::kTensorCores;
   if (absl::StrContains(text, "rg_fetch_part(")) parts |= PreludePart::kParts;
+  if (absl::StrContains(text, "rg_multiply_wide_tiles<")) {
+    parts |= PreludePart::kTensorCores;
+    parts |= PreludePart::kWideTiles;
+  }
+  if (absl::StrContains(text, "rg_dropout_") && !absl::StrContains(text, "struct rg_dropout_")) {
+    parts |= PreludePart::kDropout;
+  }
   return parts;
 }
 
