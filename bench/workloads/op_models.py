@@ -184,6 +184,16 @@ def rope(length, heads, key_heads, width):
     return op, (*given, cos, sin, *weights)
 
 
+def attention(batch, heads, length, width, causal, dtype):
+    """Of heads that lie as projections leave them."""
+
+    def op(q, k, v):
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
+
+    return _weighted(op, (batch, length, heads, width), dtype, inputs=3)
+
+
 def upsampling(batch, channels, edge, mode):
     op = nn.Upsample(scale_factor=2, mode=mode)
     result = (batch, channels, 2 * edge, 2 * edge)
@@ -497,6 +507,12 @@ MODELS = {
                             dict(rows=8, columns=99, whole=True)),
     "rope": (rope, dict(length=4096, heads=32, key_heads=8, width=128),
              dict(length=5, heads=4, key_heads=2, width=8)),
+    **{f"attention_{name}": (attention, sizes, dict(sizes, batch=1, heads=2, length=9))
+       for name, sizes in (
+           ("fp32", dict(batch=4, heads=12, length=1024, width=64, causal=True, dtype=FP32)),
+           ("fp32_length_197", dict(batch=32, heads=12, length=197, width=64, causal=False, dtype=FP32)),
+           ("fp32_width_128", dict(batch=2, heads=32, length=2048, width=128, causal=True, dtype=FP32)),
+           ("fp32_width_32", dict(batch=512, heads=4, length=49, width=32, causal=False, dtype=FP32)))},
     "batch_norm": (batch_norm, dict(batch=32, channels=256, edge=56),
                    dict(batch=3, channels=4, edge=5)),
     "group_norm": (group_norm, dict(batch=8, channels=320, edge=64),

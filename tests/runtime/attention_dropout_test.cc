@@ -169,5 +169,26 @@ TEST_CASE("a GPU without cuDNN draws the masks itself, but cuDNN's, and takes th
   CHECK(load(*Attention("%bias", "")) == "OK");
 }
 
+TEST_CASE("a GPU without cuDNN makes the gradients of the reference") {
+  constexpr double kBf16Error = 0.02;  // of the scores' gradients and the results, both rounded
+  const Vendor& vendor = RG_EACH_VENDOR();
+  INFO(vendor.device);
+  const FakeDriver driver(vendor);
+  for (const BackwardGraph& graph : {*Attention("%bias", "causal=1"), Dropout("flash", "%bias")}) {
+    const std::vector<Values> inputs = InputsOf(graph, 3);
+    auto device = MakeDevice(FakeOptions(vendor));
+    REQUIRE(device.ok());
+    RunSetup setup;
+    setup.device = vendor.spec;
+    setup.compile.dialect = vendor.dialect;
+    const auto ours = RunOnDevice(graph, inputs, setup, **device);
+    INFO(ours.status());
+    REQUIRE(ours.ok());
+    const absl::Status same = CompareWithReference(graph, inputs, ours->outputs, kBf16Error);
+    INFO(same);
+    CHECK(same.ok());
+  }
+}
+
 }  // namespace
 }  // namespace retrograd

@@ -71,7 +71,8 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
     Launch launch{.kernel = from.kernel.name,
                   .blocks = from.kernel.blocks,
                   .threads = from.kernel.threads,
-                  .staged_bytes = from.kernel.staged_bytes};
+                  .staged_bytes = from.kernel.staged_bytes,
+                  .direct = from.kernel.direct};
     for (size_t i = 0; i < from.args.size(); ++i) {
       const size_t place = static_cast<size_t>(from.args[i]);
       LaunchArg arg{.slot = static_cast<uint32_t>(place), .written = from.written[i]};
