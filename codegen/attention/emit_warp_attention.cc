@@ -60,7 +60,7 @@ class Writer {
     w.Shared(ComputeType(call_.dtype), "numbers", 2 * tile.rows());
     for (const int operand : {kDO, kQ}) Copies(w, operand, tile.rows());
     for (const int operand : {kK, kV}) Copies(w, operand, tile.columns);
-    w.Text(kWarpAttentionFunctions);
+    w.Text(kWarpAttentionThreads);
     w.Text(kWarpAttentionQueries);
     return End(w, tile, batch_ * heads_ * CeilDiv(queries_, tile.rows()));
   }
@@ -92,7 +92,7 @@ class Writer {
                    " = [](int, int, int, int, sum_t) {};");
     }
     for (const int operand : {kDO, kQ}) Copies(w, operand, tile.columns);
-    w.Text(kWarpAttentionFunctions);
+    w.Text(kWarpAttentionThreads);
     w.Text(kWarpAttentionKeys);
     return End(w, tile, batch_ * kv_heads_ * CeilDiv(keys_, tile.rows()));
   }

@@ -2,8 +2,7 @@
 
 namespace retrograd {
 
-// A tile in shared memory is told by its first element. `sums` [1][n] are 16 rows of this warp.
-const char kWarpAttentionFunctions[] = R"(
+const char kWarpAttentionThreads[] = R"(
   typedef rg_tile<sum_t> tile_t;
   const int warp = RG_THREAD / RG_WARP, lane = RG_THREAD % RG_WARP, warp_row = 16 * warp;
   // Threads of a warp see what the others have written.
@@ -12,54 +11,6 @@ const char kWarpAttentionFunctions[] = R"(
       RG_BARRIER();
     } else {
       RG_WARP_BARRIER();
-    }
-  };
-  const auto each = [&](auto& sums, auto visit) {
-    RG_UNROLL
-    for (int n = 0; n < static_cast<int>(sizeof(sums) / sizeof(tile_t)); ++n) {
-      RG_UNROLL
-      for (int e = 0; e < tile_t::elements; ++e) {
-        visit(warp_row + rg_tile_row(lane, e), 16 * n + rg_tile_column(lane, e), sums[0][n].at[e]);
-      }
-    }
-  };
-  const auto clear = [&](auto& sums) {
-    each(sums, [](int, int, sum_t& sum) { sum = 0; });
-  };
-  // Rows of this warp by rows of the other tile.
-  const auto multiply_rows = [&](auto& sums, int own, int other, auto pitch, auto channels) {
-    RG_UNROLL
-    for (int k = 0; k < channels; k += 16) {
-      rg_multiply_wide_tiles<false, false>(sums, tiles, own + warp_row * pitch + k, pitch, tiles, other + k,
-                                           pitch, lane);
-    }
-  };
-  // Numbers of this warp's rows by the rows of the other tile that they belong to.
-  const auto add_rows = [&](auto& sums, int numbers, int other, auto pitch) {
-    constexpr int columns = static_cast<int>(sizeof(sums) / sizeof(tile_t));
-    constexpr int group = columns % 4 == 0 ? 4 : columns % 3 == 0 ? 3 : columns % 5 == 0 ? 5 : columns;
-    if constexpr (!kStepsApart) {
-      RG_UNROLL
-      for (int k = 0; k < kColumns; k += 16) {
-        rg_multiply_wide_tiles<false, true>(sums, tiles, numbers + warp_row * kPitchS + k, kPitchS, tiles,
-                                            other + k * pitch, pitch, lane);
-      }
-    } else {
-      RG_UNROLL
-      for (int first = 0; first < columns; first += group) {
-        tile_t of_step[1][group];
-        clear(of_step);
-        RG_UNROLL
-        for (int k = 0; k < kColumns; k += 16) {
-          rg_multiply_wide_tiles<false, true>(of_step, tiles, numbers + warp_row * kPitchS + k, kPitchS, tiles,
-                                              other + k * pitch + 16 * first, pitch, lane);
-        }
-        RG_UNROLL
-        for (int n = 0; n < group; ++n) {
-          RG_UNROLL
-          for (int e = 0; e < tile_t::elements; ++e) sums[0][first + n].at[e] += of_step[0][n].at[e];
-        }
-      }
     }
   };
 )";
@@ -106,7 +57,7 @@ const char kWarpAttentionQueries[] = R"(
   }
 
   tile_t sums[1][kTilesQ];
-  clear(sums);
+  rg_clear_tiles(sums);
   for (int step = 0; step < steps; ++step) {
     const int stage = kPassing + (kStages > 1 ? step % kStages * kStage : 0);
     if (kStages > 1) {
@@ -114,10 +65,10 @@ const char kWarpAttentionQueries[] = R"(
       RG_COPIES_SENT();
     }
     tile_t scores[1][kTilesS], gradients[1][kTilesS];
-    clear(scores);
-    clear(gradients);
-    multiply_rows(scores, kOwnQ, stage, kPitchQ, kChannelsQ);
-    multiply_rows(gradients, kOwnV, stage + kStageV, kPitchV, kChannelsV);
+    rg_clear_tiles(scores);
+    rg_clear_tiles(gradients);
+    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ, stage, kPitchQ, lane);
+    rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV, stage + kStageV, kPitchV, lane);
     RG_UNROLL
     for (int n = 0; n < kTilesS; ++n) {
       RG_UNROLL
@@ -131,7 +82,7 @@ const char kWarpAttentionQueries[] = R"(
       }
     }
     meet();
-    add_rows(sums, kNumbers, stage, kPitchQ);
+    rg_add_rows<kColumns, kStepsApart != 0>(sums, tiles, kNumbers + warp_row * kPitchS, kPitchS, stage, kPitchQ, lane);
     if (kStages == 1) {
       RG_BARRIER();
       if (step + 1 < steps) fetch(step + 1);
@@ -140,9 +91,14 @@ const char kWarpAttentionQueries[] = R"(
     RG_COPIES_WAIT(0);
     RG_BARRIER();
   }
-  each(sums, [&](int row, int c, sum_t sum) {
-    if (row0 + row < queries && c < kDimQ) store_dq(batch, head, row0 + row, c, sum * scale);
-  });
+  RG_UNROLL
+  for (int n = 0; n < kTilesQ; ++n) {
+    RG_UNROLL
+    for (int e = 0; e < tile_t::elements; ++e) {
+      const int row = row0 + warp_row + rg_tile_row(lane, e), c = 16 * n + rg_tile_column(lane, e);
+      if (row < queries && c < kDimQ) store_dq(batch, head, row, c, sums[0][n].at[e] * scale);
+    }
+  }
 )";
 
 const char kWarpAttentionKeys[] = R"(
@@ -181,8 +137,8 @@ const char kWarpAttentionKeys[] = R"(
   RG_BARRIER();
 
   tile_t sums_k[1][kMakesK ? kTilesQ : 1], sums_v[1][kMakesV ? kTilesV : 1];
-  clear(sums_k);
-  clear(sums_v);
+  rg_clear_tiles(sums_k);
+  rg_clear_tiles(sums_v);
   for (int step = 0; step < steps; ++step) {
     const int stage = kPassing + (kStages > 1 ? step % kStages * kStage : 0);
     const int at = kStages > 1 ? step % kStages * 2 * kColumns : 0;
@@ -193,10 +149,12 @@ const char kWarpAttentionKeys[] = R"(
       RG_COPIES_SENT();
     }
     tile_t scores[1][kTilesS], gradients[1][kTilesS];
-    clear(scores);
-    clear(gradients);
-    multiply_rows(scores, kOwnQ, stage, kPitchQ, kChannelsQ);
-    if (kMakesK) multiply_rows(gradients, kOwnV, stage + kStageV, kPitchV, kChannelsV);
+    rg_clear_tiles(scores);
+    rg_clear_tiles(gradients);
+    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ, stage, kPitchQ, lane);
+    if (kMakesK) {
+      rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV, stage + kStageV, kPitchV, lane);
+    }
     RG_UNROLL
     for (int n = 0; n < kTilesS; ++n) {
       RG_UNROLL
@@ -214,8 +172,14 @@ const char kWarpAttentionKeys[] = R"(
       }
     }
     meet();
-    if (kMakesV) add_rows(sums_v, kWeights, stage + kStageV, kPitchV);
-    if (kMakesK) add_rows(sums_k, kNumbers, stage, kPitchQ);
+    if (kMakesV) {
+      rg_add_rows<kColumns, kStepsApart != 0>(sums_v, tiles, kWeights + warp_row * kPitchS, kPitchS,
+                                              stage + kStageV, kPitchV, lane);
+    }
+    if (kMakesK) {
+      rg_add_rows<kColumns, kStepsApart != 0>(sums_k, tiles, kNumbers + warp_row * kPitchS, kPitchS, stage,
+                                              kPitchQ, lane);
+    }
     if (kStages == 1) {
       RG_BARRIER();
       if (step + 1 < steps) fetch(step + 1);
@@ -226,14 +190,24 @@ const char kWarpAttentionKeys[] = R"(
     RG_BARRIER();
   }
   if (kMakesK) {
-    each(sums_k, [&](int row, int c, sum_t sum) {
-      if (row0 + row < keys && c < kDimQ) store_dk(batch, kv_head, row0 + row, c, sum * scale);
-    });
+    RG_UNROLL
+    for (int n = 0; n < (kMakesK ? kTilesQ : 1); ++n) {
+      RG_UNROLL
+      for (int e = 0; e < tile_t::elements; ++e) {
+        const int row = row0 + warp_row + rg_tile_row(lane, e), c = 16 * n + rg_tile_column(lane, e);
+        if (row < keys && c < kDimQ) store_dk(batch, kv_head, row, c, sums_k[0][n].at[e] * scale);
+      }
+    }
   }
   if (kMakesV) {
-    each(sums_v, [&](int row, int c, sum_t sum) {
-      if (row0 + row < keys && c < kDimV) store_dv(batch, kv_head, row0 + row, c, sum);
-    });
+    RG_UNROLL
+    for (int n = 0; n < (kMakesV ? kTilesV : 1); ++n) {
+      RG_UNROLL
+      for (int e = 0; e < tile_t::elements; ++e) {
+        const int row = row0 + warp_row + rg_tile_row(lane, e), c = 16 * n + rg_tile_column(lane, e);
+        if (row < keys && c < kDimV) store_dv(batch, kv_head, row, c, sums_v[0][n].at[e]);
+      }
+    }
   }
 )";
 

@@ -5,7 +5,7 @@
 
 namespace retrograd {
 
-extern const char kWarpAttentionFunctions[];  // clear, multiply_lines, multiply_columns
+extern const char kWarpAttentionThreads[];  // warp, lane, warp_row, meet()
 extern const char kWarpAttentionQueries[];
 extern const char kWarpAttentionKeys[];
 

@@ -18,17 +18,16 @@ RG_INLINE void rg_split_tf32(float v, unsigned& high, unsigned& low) {
   high = rg_bits(v) & 0xffffe000u;
   low = rg_bits(v - rg_from_bits(high));
 }
-// Two elements of a line of the operand, whose places in the sum are `first` and `second`.
+// Two elements of a line of the operand, of a lane whose first line and first element lie at `from`.
 template <bool across, bool pairs>
-RG_INLINE void rg_two_of_line(const float* from, int pitch, int line, int first, int second,
-                              float& x, float& y) {
+RG_INLINE void rg_two_of_line(const float* from, int pitch, int line, int k, float& x, float& y) {
   if constexpr (across) {
-    x = from[first * pitch + line], y = from[second * pitch + line];
+    x = from[k * pitch + line], y = from[(k + 4) * pitch + line];
   } else if constexpr (pairs) {
-    const float2 both = *reinterpret_cast<const float2*>(from + line * pitch + first);
+    const float2 both = *reinterpret_cast<const float2*>(from + line * pitch + k);
     x = both.x, y = both.y;
   } else {
-    x = from[line * pitch + first], y = from[line * pitch + second];
+    x = from[line * pitch + k], y = from[line * pitch + k + 4];
   }
 }
 
@@ -36,21 +35,22 @@ RG_INLINE void rg_two_of_line(const float* from, int pitch, int line, int first,
 // are along the sum, else four apart. Then no two lanes meet in a bank, if eight times an odd number
 // of words lies between lines.
 template <bool across_a, bool across_b, int rows, int columns>
-RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int a_at,
-                                      int a_pitch, float* b, int b_at, int b_pitch, int lane) {
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int64_t a_at,
+                                      int a_pitch, float* b, int64_t b_at, int b_pitch, int lane) {
   constexpr bool pairs = !across_a && !across_b;
   constexpr int group = columns % 2 == 0 ? 4 : 2;  // products that do not wait for each other
   const int line = lane / 4, step = pairs ? lane % 4 * 2 : lane % 4;
+  const float* const of_a = a + (a_at + (across_a ? step * a_pitch + line : line * a_pitch + step));
+  const float* const of_b = b + (b_at + (across_b ? step * b_pitch + line : line * b_pitch + step));
 #pragma unroll
   for (int k = 0; k < 16; k += 8) {
-    const int first = k + step, second = first + (pairs ? 1 : 4);
     unsigned high[rows][4], low[rows][4];
 #pragma unroll
     for (int m = 0; m < rows; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float x, y;
-        rg_two_of_line<across_a, pairs>(a + a_at, a_pitch, 16 * m + 8 * half + line, first, second, x, y);
+        rg_two_of_line<across_a, pairs>(of_a, a_pitch, 16 * m + 8 * half, k, x, y);
         rg_split_tf32(x, high[m][half], low[m][half]);
         rg_split_tf32(y, high[m][2 + half], low[m][2 + half]);
       }
@@ -61,7 +61,7 @@ RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], flo
 #pragma unroll
       for (int n = 0; n < group; ++n) {
         float x, y;
-        rg_two_of_line<across_b, pairs>(b + b_at, b_pitch, 8 * (n0 + n) + line, first, second, x, y);
+        rg_two_of_line<across_b, pairs>(of_b, b_pitch, 8 * (n0 + n), k, x, y);
         rg_split_tf32(x, high_b[n][0], low_b[n][0]);
         rg_split_tf32(y, high_b[n][1], low_b[n][1]);
       }
@@ -85,8 +85,8 @@ RG_INLINE void rg_mma_f64(double* d, double a, double b) {
       : "+d"(d[0]), "+d"(d[1]) : "d"(a), "d"(b));
 }
 template <bool across_a, bool across_b, int rows, int columns>
-RG_INLINE void rg_multiply_wide_tiles(rg_tile<double> (&sums)[rows][columns], double* a, int a_at,
-                                      int a_pitch, double* b, int b_at, int b_pitch, int lane) {
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<double> (&sums)[rows][columns], double* a, int64_t a_at,
+                                      int a_pitch, double* b, int64_t b_at, int b_pitch, int lane) {
   const int line = lane / 4;
 #pragma unroll
   for (int first = 0; first < 16; first += 4) {
@@ -118,8 +118,8 @@ RG_INLINE void rg_multiply_wide_tiles(rg_tile<double> (&sums)[rows][columns], do
 constexpr char kHip[] = R"(
 #if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
 template <bool across_a, bool across_b, int rows, int columns>
-RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int a_at,
-                                      int a_pitch, float* b, int b_at, int b_pitch, int lane) {
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int64_t a_at,
+                                      int a_pitch, float* b, int64_t b_at, int b_pitch, int lane) {
 #pragma unroll
   for (int first = 0; first < 16; first += 4) {
     const int k = first + lane / 16;
@@ -148,9 +148,10 @@ RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], flo
 }
 #else
 template <bool across_a, bool across_b, int rows, int columns>
-RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int a_at,
-                                      int a_pitch, float* b, int b_at, int b_pitch, int lane) {
-  rg_add_products<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int64_t a_at,
+                                      int a_pitch, float* b, int64_t b_at, int b_pitch, int lane) {
+  rg_add_products<across_a, across_b>(sums, a, static_cast<int>(a_at), a_pitch, b, static_cast<int>(b_at), b_pitch,
+                                      lane);
 }
 #endif
 )";
@@ -158,17 +159,65 @@ RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], flo
 // Of other types as rg_multiply_tiles.
 constexpr char kOthers[] = R"(
 template <bool across_a, bool across_b, typename S, int rows, int columns, typename T>
-RG_INLINE void rg_multiply_wide_tiles(rg_tile<S> (&sums)[rows][columns], T* a, int a_at, int a_pitch,
-                                      T* b, int b_at, int b_pitch, int lane) {
+RG_INLINE void rg_multiply_wide_tiles(rg_tile<S> (&sums)[rows][columns], T* a, int64_t a_at, int a_pitch,
+                                      T* b, int64_t b_at, int b_pitch, int lane) {
   rg_multiply_tiles<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
 }
 )";
 
 constexpr char kHost[] = R"(
 template <bool across_a, bool across_b, typename S, int rows, int columns, typename A, typename B>
-inline void rg_multiply_wide_tiles(rg_tile<S> (&sums)[rows][columns], A a, int a_at, int a_pitch,
-                                   B b, int b_at, int b_pitch, int lane) {
-  rg_add_products<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
+inline void rg_multiply_wide_tiles(rg_tile<S> (&sums)[rows][columns], A a, int64_t a_at, int a_pitch,
+                                   B b, int64_t b_at, int b_pitch, int lane) {
+  rg_add_products<across_a, across_b>(sums, a, static_cast<int>(a_at), a_pitch, b, static_cast<int>(b_at), b_pitch,
+                                      lane);
+}
+)";
+
+constexpr char kRows[] = R"(
+template <typename S, int columns>
+RG_INLINE void rg_clear_tiles(rg_tile<S> (&sums)[1][columns]) {
+#pragma unroll
+  for (int n = 0; n < columns; ++n) {
+#pragma unroll
+    for (int e = 0; e < rg_tile<S>::elements; ++e) sums[0][n].at[e] = 0;
+  }
+}
+template <int channels, typename S, int columns, typename P>
+RG_INLINE void rg_multiply_rows(rg_tile<S> (&sums)[1][columns], P tiles, int64_t own, int64_t other, int pitch,
+                                int lane) {
+#pragma unroll
+  for (int k = 0; k < channels; k += 16) {
+    rg_multiply_wide_tiles<false, false>(sums, tiles, own + k, pitch, tiles, other + k, pitch, lane);
+  }
+}
+template <int terms, bool apart, typename S, int columns, typename P>
+RG_INLINE void rg_add_rows(rg_tile<S> (&sums)[1][columns], P tiles, int64_t numbers, int numbers_pitch,
+                           int64_t other, int pitch, int lane) {
+  if constexpr (!apart) {
+#pragma unroll
+    for (int k = 0; k < terms; k += 16) {
+      rg_multiply_wide_tiles<false, true>(sums, tiles, numbers + k, numbers_pitch, tiles,
+                                          other + k * pitch, pitch, lane);
+    }
+  } else {
+    constexpr int group = columns % 4 == 0 ? 4 : columns % 3 == 0 ? 3 : columns % 5 == 0 ? 5 : columns;
+#pragma unroll
+    for (int first = 0; first < columns; first += group) {
+      rg_tile<S> part[1][group];
+      rg_clear_tiles(part);
+#pragma unroll
+      for (int k = 0; k < terms; k += 16) {
+        rg_multiply_wide_tiles<false, true>(part, tiles, numbers + k, numbers_pitch, tiles,
+                                            other + k * pitch + 16 * first, pitch, lane);
+      }
+#pragma unroll
+      for (int n = 0; n < group; ++n) {
+#pragma unroll
+        for (int e = 0; e < rg_tile<S>::elements; ++e) sums[0][first + n].at[e] += part[0][n].at[e];
+      }
+    }
+  }
 }
 )";
 
@@ -176,9 +225,9 @@ inline void rg_multiply_wide_tiles(rg_tile<S> (&sums)[rows][columns], A a, int a
 
 std::string WideTilesPrelude(Dialect dialect) {
   switch (dialect) {
-    case Dialect::kCuda: return absl::StrCat(kCuda, kOthers);
-    case Dialect::kHip: return absl::StrCat(kHip, kOthers);
-    case Dialect::kHost: return kHost;
+    case Dialect::kCuda: return absl::StrCat(kCuda, kOthers, kRows);
+    case Dialect::kHip: return absl::StrCat(kHip, kOthers, kRows);
+    case Dialect::kHost: return absl::StrCat(kHost, kRows);
   }
   RG_CHECK(false);
 }

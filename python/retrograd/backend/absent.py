@@ -86,5 +86,6 @@ def without(compiled, inputs):
         graph=with_zeros(bytes(recipe.graph), inputs),
         dtypes=[dtype for i, dtype in enumerate(recipe.dtypes) if i not in gone],
         what=f"{recipe.what}, {len(inputs)} tangents absent",
+        unread=recipe.unread_without(gone),
     )
     return type(compiled)(made, compiled.forward_graphs)

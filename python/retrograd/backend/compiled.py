@@ -34,6 +34,14 @@ class Recipe:
     settings: object  # settings.Settings
     what: str  # for people
     absent: tuple = ()  # numbers of autograd's inputs that are zeros, and are not given
+    # Numbers of the inputs given that the graph does not read, scalars all: they may be anywhere.
+    # PyTorch's efficient attention keeps the seeds of a dropout that drops nothing in the host's memory.
+    unread: tuple = ()
+
+    def unread_without(self, gone):
+        """unread, of the inputs that are left without those with the numbers `gone`."""
+        left = [i for i in range(len(self.dtypes)) if i not in gone]
+        return tuple(n for n, i in enumerate(left) if i in self.unread)
 
 
 class CompiledBackward(saved.Saved):
@@ -57,6 +65,9 @@ class CompiledBackward(saved.Saved):
         self.dtypes = recipe.dtypes
         own = len(program.inputs) - len(self.constants)
         self.strides = [t.strides for t in program.inputs[:own]]
+        self.instead = {
+            i: torch.zeros((), dtype=recipe.dtypes[i], device=self.device) for i in recipe.unread
+        }
         self.make = _EMPTY[self.device.type]
         self.is_here = operator.attrgetter(f"is_{self.device.type}")
         self.rooms = [
@@ -85,6 +96,8 @@ class CompiledBackward(saved.Saved):
         seen = getattr(watching.of_thread, "runs", None)
         arrived_tensors = None if seen is None else list(given)
         self.end_forward()
+        for i, nothing in self.instead.items():
+            given[i] = nothing
         if (
             [t.stride() for t in given] != self.strides
             or [t.dtype for t in given] != self.dtypes

@@ -135,6 +135,20 @@ def translated(module, example_inputs, names, settings, **how):
         device=device,
         settings=settings,
         what=f"backward of {len(captured.outputs)} gradients",
+        unread=_unread_scalars(graph, len(captured.inputs)),
+    )
+
+
+def _unread_scalars(graph, count):
+    """The numbers of those among the first `count` inputs of the schema.Graph that are scalars which
+    no node reads."""
+    inputs = [owner for owner, node in enumerate(graph.nodes) if node.op == "input"][:count]
+    read = {operand.node for node in graph.nodes for operand in node.operands}
+    read.update(output.value.node for output in graph.outputs)
+    return tuple(
+        number
+        for number, owner in enumerate(inputs)
+        if owner not in read and not graph.nodes[owner].results[0].dims
     )
 
 

@@ -33,6 +33,7 @@ class Translation:
                 dtypes=[recipe.dtypes[i] for i in given],
                 what=f"{recipe.what}, {len(inputs)} tangents absent",
                 absent=inputs,
+                unread=recipe.unread_without(inputs),
             )
             self._without[inputs] = Translation(made, self._sources)
         return self._without[inputs]

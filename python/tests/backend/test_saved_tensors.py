@@ -6,7 +6,7 @@ import pytest
 import torch
 from backend_training import FULL, backend_tests, check, pair, runs_of_ours
 from retrograd import dtypes, schema
-from retrograd.backend import arrived
+from retrograd.backend import arrived, compiled, entry, settings
 from retrograd.certain_integers import are_certain
 from retrograd.errors import ExportError
 from torch import nn
@@ -54,6 +54,24 @@ def test_saved_tensors_on_another_device_are_refused(direct):
         result = ours(torch.randn(6, 8))
     with pytest.raises(RuntimeError, match=r"on meta where the forward saved .* on cpu"):
         result.square().mean().backward()
+
+
+def test_scalars_that_nobody_reads_may_be_on_any_device():
+    """As the seeds are of PyTorch's efficient attention that drops nothing."""
+    seed, x, tangent = torch.zeros((), dtype=torch.int64), torch.randn(6), torch.randn(6)
+    module = make_fx(lambda seed, x, tangent: (x * tangent,))(seed, x, tangent)
+    compiled = entry.compile_static(module, [seed, x, tangent], [], settings.Settings(**FULL))
+    assert compiled.recipe.unread == (0,)
+    (gradient,) = compiled([seed.to("meta"), x, tangent])
+    torch.testing.assert_close(gradient, x * tangent)
+    with pytest.raises(RuntimeError, match="on meta where the forward saved"):
+        compiled([seed, x.to("meta"), tangent])
+
+
+def test_inputs_without_others_keep_what_nobody_reads():
+    types = [torch.float32] * 3 + [torch.int64] * 2
+    recipe = compiled.Recipe(None, [], types, torch.device("cpu"), None, "", unread=(3, 4))
+    assert recipe.unread_without({0, 3}) == (2,)
 
 
 def test_a_backward_on_two_devices_is_refused():

@@ -51,6 +51,7 @@ struct Operand {
   From from = From::kSaved;
   size_t index = 0;  // among the tensors saved by the forward, or the tangents
   Layout layout;
+  bool read = true;  // else the tensor may be on any device
 };
 
 // A part of the workspace, needed from the begin of one phase to the end of another.
@@ -116,6 +117,7 @@ inline bool Fits(const DirectPlan& plan, const Tensors& saved, const Tensors& ta
       if (operand.from == From::kSaved || operand.layout.expanded) return false;
       continue;
     }
+    if (!operand.read) continue;
     if (!HasShape(tensor, operand.layout, plan.device)) return false;
     if (operand.layout.expanded &&
         !SameStrides(operand.layout.sizes, tensor.strides(), operand.layout.strides)) {
@@ -192,7 +194,12 @@ inline std::vector<const void*> InputsOf(const DirectPlan& plan, const Tensors& 
                                          const Tensors& tangents, Tensors& copies) {
   std::vector<const void*> inputs;
   inputs.reserve(plan.operands.size() + plan.constants.size());
+  alignas(kOperandAlignment) static char nothing[kOperandAlignment];  // of what nobody reads
   for (const Operand& operand : plan.operands) {
+    if (!operand.read) {
+      inputs.push_back(nothing);
+      continue;
+    }
     inputs.push_back(
         AddressOf(Given(operand, saved, tangents), operand.layout, plan.device, copies));
   }

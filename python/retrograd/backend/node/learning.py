@@ -56,10 +56,12 @@ class Learner:
         program = compiled.program
         executable = program.executable
         operands = [
-            (*source, (dtype, list(tensor.shape), list(strides)))
-            for source, tensor, strides, dtype in zip(
-                sources, program.inputs[: len(sources)], compiled.strides, compiled.dtypes,
-                strict=True,
+            (*source, (dtype, list(tensor.shape), list(strides)), i not in compiled.recipe.unread)
+            for i, (source, tensor, strides, dtype) in enumerate(
+                zip(
+                    sources, program.inputs[: len(sources)], compiled.strides, compiled.dtypes,
+                    strict=True,
+                )
             )
         ]  # fmt: skip
         rooms = [
