@@ -103,9 +103,7 @@ class Writer {
 
  private:
   int Place(int result) const { return static_cast<int>(call_.operands.size()) + result; }
-  int64_t Threads(const WarpAttentionTile& tile) const {
-    return int64_t{tile.warps} * warp_;
-  }
+  int64_t Threads(const WarpAttentionTile& tile) const { return int64_t{tile.warps} * warp_; }
 
   std::string Comment(absl::string_view what) const {
     return absl::StrCat("attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_,
@@ -133,8 +131,8 @@ class Writer {
     w.Uses(PreludePart::kTensorCores);
     w.Uses(PreludePart::kWideTiles);
     w.out().Line("typedef ", ComputeName(call_.dtype), " sum_t;");
-    w.out().Line("const int queries = ", Sized(queries_), ", keys = ", Sized(keys_), ", heads = ",
-                 Sized(heads_), ";");
+    w.out().Line("const int queries = ", Sized(queries_), ", keys = ", Sized(keys_),
+                 ", heads = ", Sized(heads_), ";");
     w.out().Line("[[maybe_unused]] const int kv_heads = ", Sized(kv_heads_), ";");
     w.out().Line("const sum_t scale = ", Number(call_.scale), ";");
     w.Constants({{"kRows", tile.rows()},
@@ -150,11 +148,11 @@ class Writer {
     Scores(w);
   }
 
-  // kStepsApart: tensor cores cut off what does not fit into a sum, so that long sums of fp32 numbers
-  // would turn out too small; those of a step begin at zero, and are added by the rest. What 16 bits
-  // hold is rounded more.
-  // Where what lies in shared memory, in elements from the first one on: the block's own rows, what
-  // passes by, and the numbers between the products. Returns how many there are.
+  // kStepsApart: tensor cores cut off what does not fit into a sum, so that long sums of fp32
+  // numbers would turn out too small; those of a step begin at zero, and are added by the rest.
+  // What 16 bits hold is rounded more. Where what lies in shared memory, in elements from the first
+  // one on: the block's own rows, what passes by, and the numbers between the products. Returns how
+  // many there are.
   int64_t Places(LaunchWriter& w, const WarpAttentionTile& tile, const Makes& makes) const {
     const int64_t channels_q = WarpChannels(dim_), channels_v = WarpChannels(v_dim_);
     const int64_t pitch_q = WarpPitch(channels_q), pitch_v = WarpPitch(channels_v);
@@ -271,7 +269,8 @@ class Writer {
     const absl::string_view rows = operand == kK || operand == kV ? "keys" : "queries";
     w.out().Open("const auto load_", name, " = [&](int to, int first, [[maybe_unused]] int h, ",
                  "[[maybe_unused]] int b)");
-    w.Constants({{"kLines", lines}, {"kVector", VectorOf(operand)}, {"kPitch", WarpPitch(channels)}});
+    w.Constants(
+        {{"kLines", lines}, {"kVector", VectorOf(operand)}, {"kPitch", WarpPitch(channels)}});
     w.out().Line("constexpr int kPacks = ", channels, " / kVector;");
     w.Text("RG_UNROLL\n");
     w.out().Open("for (int n = 0; n < (kLines * kPacks + kThreads - 1) / kThreads; ++n)");
@@ -286,7 +285,8 @@ class Writer {
 
   AttentionKernels::Launch End(LaunchWriter& w, const WarpAttentionTile& tile, int64_t blocks) {
     LaunchWriter::Launch made = w.End(blocks, Threads(tile));
-    AttentionKernels::Launch launch{.kernel = std::move(made.kernel), .args = std::move(made.slots)};
+    AttentionKernels::Launch launch{.kernel = std::move(made.kernel),
+                                    .args = std::move(made.slots)};
     for (const Declaration& d : launch.kernel.function.declarations) {
       if (d.kind == Declaration::kArgument) {
         launch.written.push_back(!absl::StartsWith(d.type, "const "));

@@ -3,8 +3,8 @@
 // some (codegen/attention/wide_tiles_prelude.h). Sums have a fixed order: two runs give the same
 // bits.
 //   dQ has a block for some rows of queries, which walks over the keys; it makes delta =
-//   rowsum(dO O) by the way, and leaves it in the workspace. dK and dV have a block for some rows of
-//   keys, which walks over the queries of all heads that share them.
+//   rowsum(dO O) by the way, and leaves it in the workspace. dK and dV have a block for some rows
+//   of keys, which walks over the queries of all heads that share them.
 #ifndef RETROGRAD_CODEGEN_ATTENTION_EMIT_WARP_ATTENTION_H_
 #define RETROGRAD_CODEGEN_ATTENTION_EMIT_WARP_ATTENTION_H_
 
@@ -16,7 +16,8 @@
 
 namespace retrograd {
 
-// warp: threads of a warp on the device. alignment: bytes known to divide the operands' addresses, one for each; empty: an element's.
+// warp: threads of a warp on the device. alignment: bytes known to divide the operands' addresses,
+// one for each; empty: an element's.
 AttentionKernels EmitWarpAttention(const AttentionCall& call,
                                    absl::Span<const DType> operand_dtypes,
                                    absl::Span<const int64_t> alignment,

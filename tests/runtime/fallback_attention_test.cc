@@ -55,7 +55,8 @@ AttentionOperand Strided(std::mt19937_64& random, std::vector<int64_t> shape) {
 
 constexpr const char* kVariants[] = {"cudnn", "flash", "efficient"};
 
-// Few, those of usual heads, more than one kernel makes both gradients of, and more than tiles take.
+// Few, those of usual heads, more than one kernel makes both gradients of, and more than tiles
+// take.
 int64_t ChannelsOf(std::mt19937_64& random) {
   constexpr int64_t kUsual[] = {16, 48, 64, 72, 80, 128, 130, 256, 270};
   return Between(random, 0, 2) > 0 ? Between(random, 1, 10) : kUsual[Between(random, 0, 8)];

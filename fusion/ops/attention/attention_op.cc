@@ -9,8 +9,13 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kTile = 128;    // queries or keys that a block works on
+constexpr int64_t kTile = 128;  // queries or keys that a block works on
+// The same of fp32 and fp64, and keys or queries that pass by at once (warp_attention_tiles.h).
+constexpr int64_t kWideRows = 64, kWideColumns = 32;
 constexpr int64_t kLaunches = 3;  // row sums, the products, and dQ's last sum or cast
+
+bool IsWide(DType dtype) { return SizeBytes(dtype) > 2; }
+int64_t RowsOfBlock(DType dtype) { return IsWide(dtype) ? kWideRows : kTile; }
 
 // Heads lie as they like, their elements side by side.
 bool HasUnitStride(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
@@ -35,9 +40,10 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   // of queries and as many rounds of blocks as the SMs need. Causal: half of the scores.
   const std::vector<int64_t>& q = call.operands[1].shape;
   const std::vector<int64_t>& k = call.operands[2].shape;
-  const int64_t blocks = Product({q[0], q[1], CeilDiv(q[2], kTile)});
+  const int64_t rows = RowsOfBlock(dtype), columns = IsWide(dtype) ? kWideColumns : kTile;
+  const int64_t blocks = Product({q[0], q[1], CeilDiv(q[2], rows)});
   const int64_t in_rounds = Product({CeilDiv(blocks, d.sms), d.sms});
-  int64_t flops = Product({10, in_rounds, kTile, CeilDiv(k[2], kTile), kTile, q[3]});
+  int64_t flops = Product({10, in_rounds, rows, CeilDiv(k[2], columns), columns, q[3]});
   if (causal) flops /= 2;
   const auto wide = [&](int64_t matmul) { return Share(matmul, d.attention_fp32_ppm); };
   const int64_t rate = dtype == DType::kFp32   ? wide(d.matmul_fp32_flops)
@@ -60,7 +66,7 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
 
 int64_t Blocks(const Call& call) {
   const Shape& q = call.operands[1].shape;  // [batch, heads, tokens, dim]
-  return q[0] * q[1] * CeilDiv(q[2], kTile);
+  return q[0] * q[1] * CeilDiv(q[2], RowsOfBlock(call.operands[0].dtype));
 }
 
 std::string Describe(const Call& call) {

@@ -10,7 +10,7 @@ namespace {
 
 enum { kQ = 1, kV = 3 };  // operands
 
-constexpr int64_t kMostChannels = 256;  // of which a lane has 128 sums in registers
+constexpr int64_t kMostChannels = 256;        // of which a lane has 128 sums in registers
 constexpr int64_t kChannelsOfWideTiles = 64;  // registers have room for the scores of wide tiles
 // Sums of two gradients that a lane can have beside the scores'.
 constexpr int64_t kMostChannelsOfTwo = 256;
@@ -18,7 +18,8 @@ constexpr int64_t kMostChannelsOfTwo = 256;
 constexpr int kWarps = 4, kFewestColumns = 16, kUsualColumns = 32, kManyColumns = 64;
 // Blocks on an SM that hide loads from each other: if so many fit, each loads ahead.
 constexpr int64_t kBlocksAhead = 3;
-// Time of a column in wide tiles over that in others: measured on an H200 (docs/decisions/122).
+// Time of a column in wide tiles over that in others: measured on an H200
+// (docs/decisions/122-attention-by-warp-tiles.md).
 constexpr double kWideShare = 0.95;
 
 // Rows of both tensors of a block, of what passes by, and the numbers between the products.
@@ -44,7 +45,8 @@ std::optional<WarpAttentionTile> TileThatFits(int columns, int64_t room, const C
 }
 
 // Of the kernel that keeps keys and values, past which `queries` rows go. The other one has narrow
-// tiles: it has fewer sums beside its scores, and more blocks on an SM hide more than wide tiles save.
+// tiles: it has fewer sums beside its scores, and more blocks on an SM hide more than wide tiles
+// save.
 int ColumnsOfKeys(int64_t queries) {
   const auto padded = [&](int columns) {
     return static_cast<double>(CeilDiv(queries, columns) * columns);
@@ -82,9 +84,8 @@ std::optional<WarpAttentionTiles> ChooseWarpAttentionTiles(const AttentionCall& 
   const int columns = std::max(q, v) <= kChannelsOfWideTiles && usual == kUsualColumns
                           ? ColumnsOfKeys(call.operands[kQ].shape[2])
                           : usual;
-  const auto keys = TileThatFits(columns, room, [&](const WarpAttentionTile& tile) {
-    return WarpElementsOfKeys(tile, call);
-  });
+  const auto keys = TileThatFits(
+      columns, room, [&](const WarpAttentionTile& tile) { return WarpElementsOfKeys(tile, call); });
   if (!queries.has_value() || !keys.has_value()) return std::nullopt;
   return WarpAttentionTiles{
       .queries = *queries, .keys = *keys, .apart = q + v > kMostChannelsOfTwo};

@@ -1,6 +1,6 @@
 // The schedule of attention's kernels whose warps multiply tiles of 16 x 16 numbers
-// (codegen/attention/emit_warp_attention.h): what a block keeps of the work, what passes by at once,
-// and how far it loads ahead.
+// (codegen/attention/emit_warp_attention.h): what a block keeps of the work, what passes by at
+// once, and how far it loads ahead.
 #ifndef RETROGRAD_FUSION_OPS_ATTENTION_WARP_ATTENTION_TILES_H_
 #define RETROGRAD_FUSION_OPS_ATTENTION_WARP_ATTENTION_TILES_H_
 

@@ -93,8 +93,9 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
     }
     for (const int place : from.copied) {
       const size_t at = static_cast<size_t>(place);
-      launch.maps.push_back(at < operands ? MapOf(call.operands[at], facts.operand_dtypes[at], place)
-                                          : MapOfNumbers(kernels.workspace_rows, place));
+      launch.maps.push_back(at < operands
+                                ? MapOf(call.operands[at], facts.operand_dtypes[at], place)
+                                : MapOfNumbers(kernels.workspace_rows, place));
     }
     made.launches.push_back(std::move(launch));
   }
@@ -124,8 +125,8 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
       ChooseWarpAttentionTiles(call, target.shared_bytes - kNumberBytes);
   if (tiles.has_value()) {
     return AttentionLaunches(call, facts,
-                             EmitWarpAttention(call, operand_dtypes, facts.operand_alignment, *tiles,
-                                               target.dialect, target.warp));
+                             EmitWarpAttention(call, operand_dtypes, facts.operand_alignment,
+                                               *tiles, target.dialect, target.warp));
   }
   const int64_t most = std::max(call.operands[1].shape[3], call.operands[3].shape[3]);
   if (most > kMostHeadSize) {
@@ -185,8 +186,9 @@ class FallbackAttentionLoader : public CallLoader {
                                                    const CallFacts& facts) override {
     const AttentionRequest request(call, facts);
     RG_RETURN_IF_ERROR(CheckDropout(request));
-    RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
-                        MakeFallbackAttention(request.call, request.facts(), AttentionTarget(device_)));
+    RG_ASSIGN_OR_RETURN(
+        const FallbackAttention fallback,
+        MakeFallbackAttention(request.call, request.facts(), AttentionTarget(device_)));
     auto loaded =
         std::make_unique<FallbackAttentionCall>(device_, request.dtypes, fallback.scratch_bytes);
     RG_ASSIGN_OR_RETURN(loaded->kernels, device_.Load(fallback.kernels, fallback.launches));

@@ -1,6 +1,6 @@
-// Attention through kernels of ours, on any device those of codegen/attention/emit_warp_attention.h,
-// or, for heads beyond these, of emit_attention.h: what to load, and the table of addresses that
-// the launches read.
+// Attention through kernels of ours, on any device those of
+// codegen/attention/emit_warp_attention.h, or, for heads beyond these, of emit_attention.h: what to
+// load, and the table of addresses that the launches read.
 #ifndef RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_
 #define RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_
 

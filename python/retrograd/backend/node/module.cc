@@ -148,9 +148,9 @@ std::shared_ptr<DirectPlan> MakePlan(
     uint32_t num_phases, const std::vector<uint32_t>& input_last,
     std::vector<uint32_t> result_first, at::Device device,
     const std::vector<std::tuple<bool, size_t, LayoutTuple, bool>>& operands,
-    std::vector<size_t> absent,
-    Tensors constants, const std::vector<std::optional<LayoutTuple>>& results,
-    std::vector<int> result_of_edge, py::object before, py::object keep) {
+    std::vector<size_t> absent, Tensors constants,
+    const std::vector<std::optional<LayoutTuple>>& results, std::vector<int> result_of_edge,
+    py::object before, py::object keep) {
   auto plan = std::make_shared<DirectPlan>(device);
   plan->what = std::move(what);
   plan->held_bytes = held_bytes;
