@@ -55,43 +55,22 @@ class Writer {
   AttentionKernels::Launch Queries(const WarpAttentionTile& tile) {
     LaunchWriter w(dialect_, Comment("the gradient of Q"));
     Begin(w, tile, {kDO, kQ, kK, kV, kO, kLse}, {kDQ}, true);
-    const int64_t own = Places(w, tile, {.makes_k = true, .makes_v = false});
-    w.Staged(call_.dtype, "tiles", own);
+    w.Staged(call_.dtype, "tiles", Places(w, tile, 1));
     w.Shared(ComputeType(call_.dtype), "numbers", 2 * tile.rows());
-    for (const int operand : {kDO, kQ}) Copies(w, operand, tile.rows());
-    for (const int operand : {kK, kV}) Copies(w, operand, tile.columns);
+    for (const int operand : {kDO, kQ}) Copies(w, operand, tile, tile.rows());
+    for (const int operand : {kK, kV}) Copies(w, operand, tile, tile.columns);
     w.Text(kWarpAttentionThreads);
     w.Text(kWarpAttentionQueries);
     return End(w, tile, batch_ * heads_ * CeilDiv(queries_, tile.rows()));
   }
 
-  struct Makes {
-    bool makes_k = true, makes_v = true;
-  };
-  AttentionKernels::Launch Keys(const WarpAttentionTile& tile, const Makes& makes) {
-    LaunchWriter w(dialect_, Comment(!makes.makes_v   ? "the gradient of K"
-                                     : !makes.makes_k ? "the gradient of V"
-                                                      : "the gradients of K and V"));
-    std::vector<int> operands = {kDO, kQ, kK}, results;
-    if (makes.makes_k) operands.push_back(kV), results.push_back(kDK);
-    if (makes.makes_v) results.push_back(kDV);
-    operands.push_back(kLse);
-    Begin(w, tile, operands, results, false);
-    const int64_t own = Places(w, tile, makes);
-    w.Staged(call_.dtype, "tiles", own);
+  AttentionKernels::Launch Keys(const WarpAttentionTile& tile) {
+    LaunchWriter w(dialect_, Comment("the gradients of K and V"));
+    Begin(w, tile, {kDO, kQ, kK, kV, kLse}, {kDK, kDV}, false);
+    w.Staged(call_.dtype, "tiles", Places(w, tile, 2));
     w.Shared(ComputeType(call_.dtype), "numbers", 2 * tile.columns * tile.stages);
-    Copies(w, kK, tile.rows());
-    if (makes.makes_k) {
-      Copies(w, kV, tile.rows());
-    } else {
-      w.out().Line("const auto load_v = [](int, int, int, int) {};");
-    }
-    for (const int result : {kDK, kDV}) {
-      if (std::find(results.begin(), results.end(), result) != results.end()) continue;
-      w.out().Line("const auto store_", kResultNames[result],
-                   " = [](int, int, int, int, sum_t) {};");
-    }
-    for (const int operand : {kDO, kQ}) Copies(w, operand, tile.columns);
+    for (const int operand : {kK, kV}) Copies(w, operand, tile, tile.rows());
+    for (const int operand : {kDO, kQ}) Copies(w, operand, tile, tile.columns);
     w.Text(kWarpAttentionThreads);
     w.Text(kWarpAttentionKeys);
     return End(w, tile, batch_ * kv_heads_ * CeilDiv(keys_, tile.rows()));
@@ -103,7 +82,9 @@ class Writer {
 
  private:
   int Place(int result) const { return static_cast<int>(call_.operands.size()) + result; }
-  int64_t Threads(const WarpAttentionTile& tile) const { return int64_t{tile.warps} * warp_; }
+  int64_t Threads(const WarpAttentionTile& tile) const {
+    return int64_t{tile.warps} * tile.groups * warp_;
+  }
 
   std::string Comment(absl::string_view what) const {
     return absl::StrCat("attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_,
@@ -115,6 +96,7 @@ class Writer {
   // Arguments, sizes, and functions of one element or score.
   void Begin(LaunchWriter& w, const WarpAttentionTile& tile, std::vector<int> operands,
              const std::vector<int>& results, bool writes_workspace) {
+    w.TakesTable();
     if (HasBias(call_)) operands.push_back(kBias);
     for (const int operand : operands) w.Read(dtypes_[operand], kOperandNames[operand], operand);
     for (const int result : results) w.Write(call_.dtype, kResultNames[result], Place(result));
@@ -140,7 +122,7 @@ class Writer {
                  {"kStages", tile.stages},
                  {"kSharing", heads_ / kv_heads_},
                  {"kCausal", call_.causal ? 1 : 0}});
-    w.out().Line("constexpr int kThreads = ", tile.warps, " * RG_WARP;");
+    w.out().Line("constexpr int kThreads = ", tile.warps * tile.groups, " * RG_WARP;");
     for (const int operand : operands) {
       if (operand == kO || operand == kLse || operand == kBias) Loads(w, operand);
     }
@@ -150,19 +132,20 @@ class Writer {
 
   // kStepsApart: tensor cores cut off what does not fit into a sum, so that long sums of fp32
   // numbers would turn out too small; those of a step begin at zero, and are added by the rest.
-  // What 16 bits hold is rounded more. Where what lies in shared memory, in elements from the first
-  // one on: the block's own rows, what passes by, and the numbers between the products. Returns how
-  // many there are.
-  int64_t Places(LaunchWriter& w, const WarpAttentionTile& tile, const Makes& makes) const {
-    const int64_t channels_q = WarpChannels(dim_), channels_v = WarpChannels(v_dim_);
+  // What 16 bits hold is rounded more.
+  //
+  // The others: where what lies in shared memory, in elements from the first one on: the block's
+  // own rows, what passes by, and the `kinds` of numbers between the products. Returns how many
+  // elements there are.
+  int64_t Places(LaunchWriter& w, const WarpAttentionTile& tile, int64_t kinds) const {
+    const int64_t channels_q = WarpChannels(dim_, tile.groups);
+    const int64_t channels_v = WarpChannels(v_dim_, tile.groups);
     const int64_t pitch_q = WarpPitch(channels_q), pitch_v = WarpPitch(channels_v);
     const int64_t own_v = tile.rows() * pitch_q, passing = own_v + tile.rows() * pitch_v;
     const int64_t stage_v = tile.columns * pitch_q, stage = stage_v + tile.columns * pitch_v;
     const int64_t pitch_s = WarpPitch(tile.columns), of_numbers = tile.rows() * pitch_s;
     const int64_t numbers = passing + tile.stages * stage;
-    const int64_t weights = numbers + (makes.makes_k ? of_numbers : 0);
-    w.Constants({{"kMakesK", makes.makes_k ? 1 : 0},
-                 {"kMakesV", makes.makes_v ? 1 : 0},
+    w.Constants({{"kGroups", tile.groups},
                  {"kDimQ", dim_},
                  {"kDimV", v_dim_},
                  {"kChannelsQ", channels_q},
@@ -170,9 +153,9 @@ class Writer {
                  {"kPitchQ", pitch_q},
                  {"kPitchV", pitch_v},
                  {"kPitchS", pitch_s},
-                 {"kTilesQ", channels_q / 16},
-                 {"kTilesV", channels_v / 16},
-                 {"kTilesS", tile.columns / 16},
+                 {"kTilesQ", channels_q / 16 / tile.groups},
+                 {"kTilesV", channels_v / 16 / tile.groups},
+                 {"kTilesS", tile.columns / 16 / tile.groups},
                  {"kStepsApart", call_.dtype == DType::kFp32 ? 1 : 0},
                  {"kOwnQ", 0},
                  {"kOwnV", own_v},
@@ -180,8 +163,8 @@ class Writer {
                  {"kStage", stage},
                  {"kStageV", stage_v},
                  {"kNumbers", numbers},
-                 {"kWeights", weights}});
-    return weights + (makes.makes_v ? of_numbers : 0);
+                 {"kWeights", numbers + of_numbers}});
+    return numbers + kinds * of_numbers;
   }
 
   std::string Address(const AttentionOperand& t, absl::Span<const std::string> at) const {
@@ -262,9 +245,9 @@ class Writer {
 
   // load_q(to, first, h, b): sends so many rows of a head, from `first` on, to the tile at `to`;
   // zeros behind the last row and channel.
-  void Copies(LaunchWriter& w, int operand, int64_t lines) const {
+  void Copies(LaunchWriter& w, int operand, const WarpAttentionTile& tile, int64_t lines) const {
     const AttentionOperand& t = call_.operands[operand];
-    const int64_t dim = t.shape[3], channels = WarpChannels(dim);
+    const int64_t dim = t.shape[3], channels = WarpChannels(dim, tile.groups);
     const absl::string_view name = kOperandNames[operand];
     const absl::string_view rows = operand == kK || operand == kV ? "keys" : "queries";
     w.out().Open("const auto load_", name, " = [&](int to, int first, [[maybe_unused]] int h, ",
@@ -272,7 +255,7 @@ class Writer {
     w.Constants(
         {{"kLines", lines}, {"kVector", VectorOf(operand)}, {"kPitch", WarpPitch(channels)}});
     w.out().Line("constexpr int kPacks = ", channels, " / kVector;");
-    w.Text("RG_UNROLL\n");
+    w.Text("RG_UNROLL_8\n");
     w.out().Open("for (int n = 0; n < (kLines * kPacks + kThreads - 1) / kThreads; ++n)");
     w.out().Line("const int at = RG_THREAD + n * kThreads, line = at / kPacks, c = at % kPacks * ",
                  "kVector, i = first + line;");
@@ -316,12 +299,7 @@ AttentionKernels EmitWarpAttention(const AttentionCall& call,
   Writer writer(call, operand_dtypes, alignment, dialect, warp);
   AttentionKernels kernels;
   kernels.launches.push_back(writer.Queries(tiles.queries));
-  if (tiles.apart) {
-    kernels.launches.push_back(writer.Keys(tiles.keys, {.makes_k = true, .makes_v = false}));
-    kernels.launches.push_back(writer.Keys(tiles.keys, {.makes_k = false, .makes_v = true}));
-  } else {
-    kernels.launches.push_back(writer.Keys(tiles.keys, {}));
-  }
+  kernels.launches.push_back(writer.Keys(tiles.keys));
   kernels.workspace_bytes = writer.WorkspaceBytes();
   return kernels;
 }

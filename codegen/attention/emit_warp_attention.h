@@ -1,7 +1,7 @@
 // Attention's backward by tiles of 16 x 16 numbers that warps multiply, in any dialect, of any
-// floating dtype, any strides and heads of up to 256 channels: by tensor cores where the type has
-// some (codegen/attention/wide_tiles_prelude.h). Sums have a fixed order: two runs give the same
-// bits.
+// floating dtype, any strides and heads of up to 384 channels (fp64: 192): by tensor cores where
+// the type has some (codegen/attention/wide_tiles_prelude.h). Sums have a fixed order: two runs
+// give the same bits.
 //   dQ has a block for some rows of queries, which walks over the keys; it makes delta =
 //   rowsum(dO O) by the way, and leaves it in the workspace. dK and dV have a block for some rows
 //   of keys, which walks over the queries of all heads that share them.

@@ -4,10 +4,11 @@ namespace retrograd {
 
 const char kWarpAttentionThreads[] = R"(
   typedef rg_tile<sum_t> tile_t;
-  const int warp = RG_THREAD / RG_WARP, lane = RG_THREAD % RG_WARP, warp_row = 16 * warp;
-  // Threads of a warp see what the others have written.
+  const int warp = RG_THREAD / RG_WARP, lane = RG_THREAD % RG_WARP;
+  const int warp_row = warp % (kRows / 16) * 16, group = warp / (kRows / 16);
+  // The threads that share rows see what the others have written. A warp's barrier is of 32 threads.
   const auto meet = [&] {
-    if (RG_WARP > 32) {
+    if (kGroups > 1 || RG_WARP > 32) {
       RG_BARRIER();
     } else {
       RG_WARP_BARRIER();
@@ -42,7 +43,7 @@ const char kWarpAttentionQueries[] = R"(
       }
     }
     for (int n = RG_WARP / 2; n > 0; n /= 2) delta += RG_SHUFFLE_XOR(delta, n);
-    if (lane == 0) {
+    if (lane == 0 && group == 0) {
       numbers[row] = delta;
       numbers[kRows + row] = i < queries ? load_lse(batch, head, i) : sum_t(0);
       if (i < queries) rg_store(workspace, static_cast<int64_t>(head_number) * queries + i, delta);
@@ -67,22 +68,26 @@ const char kWarpAttentionQueries[] = R"(
     tile_t scores[1][kTilesS], gradients[1][kTilesS];
     rg_clear_tiles(scores);
     rg_clear_tiles(gradients);
-    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ, stage, kPitchQ, lane);
-    rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV, stage + kStageV, kPitchV, lane);
+    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ,
+                                 stage + group * (16 * kTilesS) * kPitchQ, kPitchQ, lane);
+    rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV,
+                                 stage + kStageV + group * (16 * kTilesS) * kPitchV, kPitchV, lane);
     RG_UNROLL
     for (int n = 0; n < kTilesS; ++n) {
       RG_UNROLL
       for (int e = 0; e < tile_t::elements; ++e) {
-        const int row = warp_row + rg_tile_row(lane, e), column = 16 * n + rg_tile_column(lane, e);
+        const int row = warp_row + rg_tile_row(lane, e);
+        const int column = group * (16 * kTilesS) + 16 * n + rg_tile_column(lane, e);
         const int i = row0 + row, j = step * kColumns + column;
         const sum_t weight = weight_of(batch, head, i, j, scores[0][n].at[e], lse_of[e]);
         const sum_t share = share_of(head_number, i, j);
         rg_store(tiles, kNumbers + row * kPitchS + column,
-                 weight * (gradients[0][n].at[e] * share - delta_of[e]));
+                 weight == 0 ? sum_t(0) : weight * (gradients[0][n].at[e] * share - delta_of[e]));
       }
     }
     meet();
-    rg_add_rows<kColumns, kStepsApart != 0>(sums, tiles, kNumbers + warp_row * kPitchS, kPitchS, stage, kPitchQ, lane);
+    rg_add_rows<kColumns, kStepsApart != 0>(sums, tiles, kNumbers + warp_row * kPitchS, kPitchS,
+                                            stage + group * (16 * kTilesQ), kPitchQ, lane);
     if (kStages == 1) {
       RG_BARRIER();
       if (step + 1 < steps) fetch(step + 1);
@@ -95,7 +100,8 @@ const char kWarpAttentionQueries[] = R"(
   for (int n = 0; n < kTilesQ; ++n) {
     RG_UNROLL
     for (int e = 0; e < tile_t::elements; ++e) {
-      const int row = row0 + warp_row + rg_tile_row(lane, e), c = 16 * n + rg_tile_column(lane, e);
+      const int row = row0 + warp_row + rg_tile_row(lane, e);
+      const int c = group * (16 * kTilesQ) + 16 * n + rg_tile_column(lane, e);
       if (row < queries && c < kDimQ) store_dq(batch, head, row, c, sums[0][n].at[e] * scale);
     }
   }
@@ -109,7 +115,7 @@ const char kWarpAttentionKeys[] = R"(
   const int passed = kCausal ? (row0 / kColumns < column_tiles ? row0 / kColumns : column_tiles) : 0;
   const int steps_of_head = column_tiles - passed, steps = steps_of_head * kSharing;
   load_k(kOwnQ, row0, kv_head, batch);
-  if (kMakesK) load_v(kOwnV, row0, kv_head, batch);
+  load_v(kOwnV, row0, kv_head, batch);
   sum_t next_lse = 0, next_delta = 0;
   const auto fetch = [&](int step) {
     const int stage = kPassing + (kStages > 1 ? step % kStages * kStage : 0);
@@ -117,11 +123,11 @@ const char kWarpAttentionKeys[] = R"(
     const int first = (passed + step % steps_of_head) * kColumns, i = first + RG_THREAD;
     load_q(stage, first, head, batch);
     load_d_o(stage + kStageV, first, head, batch);
-    if (RG_THREAD < kColumns && i < queries) {
-      next_lse = load_lse(batch, head, i);
-      if (kMakesK) {
-        next_delta = rg_load(workspace, (static_cast<int64_t>(batch) * heads + head) * queries + i);
-      }
+    if (RG_THREAD < kColumns) {
+      const bool there = i < queries;
+      next_lse = there ? load_lse(batch, head, i) : sum_t(0);
+      next_delta =
+          there ? rg_load(workspace, (static_cast<int64_t>(batch) * heads + head) * queries + i) : sum_t(0);
     }
   };
   const auto settle = [&](int step) {
@@ -136,7 +142,7 @@ const char kWarpAttentionKeys[] = R"(
   RG_COPIES_WAIT(0);
   RG_BARRIER();
 
-  tile_t sums_k[1][kMakesK ? kTilesQ : 1], sums_v[1][kMakesV ? kTilesV : 1];
+  tile_t sums_k[1][kTilesQ], sums_v[1][kTilesV];
   rg_clear_tiles(sums_k);
   rg_clear_tiles(sums_v);
   for (int step = 0; step < steps; ++step) {
@@ -151,35 +157,30 @@ const char kWarpAttentionKeys[] = R"(
     tile_t scores[1][kTilesS], gradients[1][kTilesS];
     rg_clear_tiles(scores);
     rg_clear_tiles(gradients);
-    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ, stage, kPitchQ, lane);
-    if (kMakesK) {
-      rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV, stage + kStageV, kPitchV, lane);
-    }
+    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ,
+                                 stage + group * (16 * kTilesS) * kPitchQ, kPitchQ, lane);
+    rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV,
+                                 stage + kStageV + group * (16 * kTilesS) * kPitchV, kPitchV, lane);
     RG_UNROLL
     for (int n = 0; n < kTilesS; ++n) {
       RG_UNROLL
       for (int e = 0; e < tile_t::elements; ++e) {
-        const int row = warp_row + rg_tile_row(lane, e), column = 16 * n + rg_tile_column(lane, e);
+        const int row = warp_row + rg_tile_row(lane, e);
+        const int column = group * (16 * kTilesS) + 16 * n + rg_tile_column(lane, e);
         const int i = first + column, j = row0 + row, to = row * kPitchS + column;
         const sum_t weight =
             weight_of(batch, head, i, j, scores[0][n].at[e], numbers[at + kColumns + column]);
         const sum_t share = share_of(batch * heads + head, i, j);
-        if (kMakesV) rg_store(tiles, kWeights + to, weight * share);
-        if (kMakesK) {
-          rg_store(tiles, kNumbers + to,
-                   weight * (gradients[0][n].at[e] * share - numbers[at + column]));
-        }
+        rg_store(tiles, kWeights + to, weight * share);
+        rg_store(tiles, kNumbers + to,
+                 weight == 0 ? sum_t(0) : weight * (gradients[0][n].at[e] * share - numbers[at + column]));
       }
     }
     meet();
-    if (kMakesV) {
-      rg_add_rows<kColumns, kStepsApart != 0>(sums_v, tiles, kWeights + warp_row * kPitchS, kPitchS,
-                                              stage + kStageV, kPitchV, lane);
-    }
-    if (kMakesK) {
-      rg_add_rows<kColumns, kStepsApart != 0>(sums_k, tiles, kNumbers + warp_row * kPitchS, kPitchS, stage,
-                                              kPitchQ, lane);
-    }
+    rg_add_rows<kColumns, kStepsApart != 0>(sums_v, tiles, kWeights + warp_row * kPitchS, kPitchS,
+                                            stage + kStageV + group * (16 * kTilesV), kPitchV, lane);
+    rg_add_rows<kColumns, kStepsApart != 0>(sums_k, tiles, kNumbers + warp_row * kPitchS, kPitchS,
+                                            stage + group * (16 * kTilesQ), kPitchQ, lane);
     if (kStages == 1) {
       RG_BARRIER();
       if (step + 1 < steps) fetch(step + 1);
@@ -189,24 +190,22 @@ const char kWarpAttentionKeys[] = R"(
     RG_COPIES_WAIT(0);
     RG_BARRIER();
   }
-  if (kMakesK) {
+  RG_UNROLL
+  for (int n = 0; n < kTilesQ; ++n) {
     RG_UNROLL
-    for (int n = 0; n < (kMakesK ? kTilesQ : 1); ++n) {
-      RG_UNROLL
-      for (int e = 0; e < tile_t::elements; ++e) {
-        const int row = row0 + warp_row + rg_tile_row(lane, e), c = 16 * n + rg_tile_column(lane, e);
-        if (row < keys && c < kDimQ) store_dk(batch, kv_head, row, c, sums_k[0][n].at[e] * scale);
-      }
+    for (int e = 0; e < tile_t::elements; ++e) {
+      const int row = row0 + warp_row + rg_tile_row(lane, e);
+      const int c = group * (16 * kTilesQ) + 16 * n + rg_tile_column(lane, e);
+      if (row < keys && c < kDimQ) store_dk(batch, kv_head, row, c, sums_k[0][n].at[e] * scale);
     }
   }
-  if (kMakesV) {
+  RG_UNROLL
+  for (int n = 0; n < kTilesV; ++n) {
     RG_UNROLL
-    for (int n = 0; n < (kMakesV ? kTilesV : 1); ++n) {
-      RG_UNROLL
-      for (int e = 0; e < tile_t::elements; ++e) {
-        const int row = row0 + warp_row + rg_tile_row(lane, e), c = 16 * n + rg_tile_column(lane, e);
-        if (row < keys && c < kDimV) store_dv(batch, kv_head, row, c, sums_v[0][n].at[e]);
-      }
+    for (int e = 0; e < tile_t::elements; ++e) {
+      const int row = row0 + warp_row + rg_tile_row(lane, e);
+      const int c = group * (16 * kTilesV) + 16 * n + rg_tile_column(lane, e);
+      if (row < keys && c < kDimV) store_dv(batch, kv_head, row, c, sums_v[0][n].at[e]);
     }
   }
 )";

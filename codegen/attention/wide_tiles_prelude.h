@@ -11,7 +11,7 @@ namespace retrograd {
 
 // rg_multiply_wide_tiles: as rg_multiply_tiles, but for fp32 and fp64 numbers, too. In CUDA each
 // fp32 number is the sum of two TF32 numbers, and the product of the two lower ones is left out: a
-// product is exact to 2^-21 of it. fp64 in CUDA and fp32 in HIP are taken as they are; fp64 in HIP
+// product is exact to 2^-19 of it. fp64 in CUDA and fp32 in HIP are taken as they are; fp64 in HIP
 // is multiplied by no matrix core.
 //
 // Of `sums` [1][n], 16 rows of a warp:

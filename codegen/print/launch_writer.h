@@ -31,6 +31,8 @@ class LaunchWriter {
   // They shuffle, and may share no array.
   void ThreadsMeet() { kernel_.threads_meet = true; }
   void Uses(PreludePart part) { kernel_.parts |= part; }
+  // It finds its addresses in a table, so that it may serve several sizes (Kernel::lifted).
+  void TakesTable() { kernel_.direct = false; }
   // Before all text: the launch may start early behind others.
   void StartsEarly();
   // It multiplies by warpgroups, in clusters of so many blocks.

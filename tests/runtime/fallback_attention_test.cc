@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/attention/emit_attention.h"
+#include "codegen/lift_numbers.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
@@ -58,7 +59,7 @@ constexpr const char* kVariants[] = {"cudnn", "flash", "efficient"};
 // Few, those of usual heads, more than one kernel makes both gradients of, and more than tiles
 // take.
 int64_t ChannelsOf(std::mt19937_64& random) {
-  constexpr int64_t kUsual[] = {16, 48, 64, 72, 80, 128, 130, 256, 270};
+  constexpr int64_t kUsual[] = {16, 48, 64, 72, 80, 128, 130, 256, 400};
   return Between(random, 0, 2) > 0 ? Between(random, 1, 10) : kUsual[Between(random, 0, 8)];
 }
 
@@ -334,6 +335,61 @@ TEST_CASE("our attention kernels compile for NVIDIA and AMD") {
       const auto object = CompileKernels(Dialect::kHip, made->kernels, "gfx90a");
       INFO(object.status());
       CHECK(object.ok());
+    }
+  }
+}
+
+TEST_CASE("attention of two lengths has kernels that differ in numbers alone") {
+  const auto skeletons = [](int64_t length, DType dtype) {
+    Case c;
+    c.call.dtype = dtype;
+    for (int i = 0; i < 5; ++i) {
+      c.call.operands.push_back(
+          {.shape = {2, 4, length, 64}, .strides = {length * 256, 64, 256, 1}});
+    }
+    c.call.results.assign(c.call.operands.begin(), c.call.operands.begin() + 3);
+    c.call.operands.push_back({.shape = {2, 4, length}, .strides = {length * 4, length, 1}});
+    c.dtypes = {dtype, dtype, dtype, dtype, dtype, DType::kFp32};
+    const std::vector<int64_t> alignment(c.dtypes.size(), 16);
+    const auto made = MakeFallbackAttention(c.call, {c.dtypes, alignment}, kHopper);
+    REQUIRE(made.ok());
+    std::vector<std::string> texts;
+    for (const Kernel& kernel : made->kernels) texts.push_back(SkeletonOf(kernel));
+    return texts;
+  };
+  for (const DType dtype : {DType::kFp32, DType::kBf16}) {
+    CHECK(skeletons(1000, dtype) == skeletons(997, dtype));
+    CHECK(skeletons(1000, dtype).size() == 2);
+  }
+}
+
+TEST_CASE("sums of heads of many channels stay in registers") {
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
+  constexpr int64_t kFewBytes = 256;  // addresses; the sums alone would be 1 KB a thread
+  for (const DType dtype : {DType::kFp32, DType::kFp64, DType::kBf16}) {
+    for (const int64_t dim : {96, 128, 192, 256}) {
+      const std::vector<int64_t> aligned(6, 16);
+      for (const absl::Span<const int64_t> alignment :
+           {absl::Span<const int64_t>(), absl::Span<const int64_t>(aligned)}) {
+        Case c;
+        c.call.dtype = dtype;
+        for (int i = 0; i < 5; ++i) {
+          c.call.operands.push_back(
+              {.shape = {1, 2, 300, dim}, .strides = {600 * dim, dim, 2 * dim, 1}});
+        }
+        c.call.results.assign(c.call.operands.begin(), c.call.operands.begin() + 3);
+        c.call.operands.push_back({.shape = {1, 2, 300}, .strides = {600, 300, 1}});
+        c.dtypes = {dtype, dtype, dtype, dtype, dtype, DType::kFp32};
+        const auto made = MakeFallbackAttention(c.call, {c.dtypes, alignment}, kHopper);
+        REQUIRE(made.ok());
+        const auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90");
+        REQUIRE(object.ok());
+        for (const KernelResources& kernel : object->kernels) {
+          INFO(Name(dtype) << ", " << dim << " channels, aligned " << !alignment.empty() << ": "
+                           << kernel.name);
+          CHECK(kernel.spill_bytes <= kFewBytes);
+        }
+      }
     }
   }
 }

@@ -8,34 +8,42 @@
 namespace retrograd {
 namespace {
 
-enum { kQ = 1, kV = 3 };  // operands
+enum { kQ = 1, kK = 2, kV = 3 };  // operands
 
-constexpr int64_t kMostChannels = 256;        // of which a lane has 128 sums in registers
-constexpr int64_t kChannelsOfWideTiles = 64;  // registers have room for the scores of wide tiles
-// Sums of two gradients that a lane can have beside the scores'.
-constexpr int64_t kMostChannelsOfTwo = 256;
-
-constexpr int kWarps = 4, kFewestColumns = 16, kUsualColumns = 32, kManyColumns = 64;
+// Registers of a lane that hold sums of gradients, at most: scores and what is multiplied have the
+// rest.
+constexpr int64_t kMostSumRegisters = 96;
+constexpr int kMostGroups = 4, kLanes = 32;
+constexpr int kWarps = 4, kFewestColumns = 16, kUsualColumns = 32;
 // Blocks on an SM that hide loads from each other: if so many fit, each loads ahead.
 constexpr int64_t kBlocksAhead = 3;
-// Time of a column in wide tiles over that in others: measured on an H200
-// (docs/decisions/122-attention-by-warp-tiles.md).
-constexpr double kWideShare = 0.95;
-
 // Rows of both tensors of a block, of what passes by, and the numbers between the products.
 int64_t Elements(const WarpAttentionTile& tile, const AttentionCall& call, int kinds) {
-  const int64_t q = WarpPitch(WarpChannels(call.operands[kQ].shape[3]));
-  const int64_t v = WarpPitch(WarpChannels(call.operands[kV].shape[3]));
+  const int64_t q = WarpPitch(WarpChannels(call.operands[kQ].shape[3], tile.groups));
+  const int64_t v = WarpPitch(WarpChannels(call.operands[kV].shape[3], tile.groups));
   return (tile.rows() + tile.columns * tile.stages) * (q + v) +
          kinds * tile.rows() * WarpPitch(tile.columns);
 }
 
-// The tile with so many columns, or with fewer, and with fewer rows, if blocks have no more room.
+// The groups of warps that share out so many channels of sums, 0 where there are too many. A warp
+// has 16 rows of them: half a number a lane for each channel.
+int GroupsFor(int64_t channels, DType dtype) {
+  const int64_t registers = channels / 2 * (dtype == DType::kFp64 ? 2 : 1);
+  for (int groups = 1; groups <= kMostGroups; groups *= 2) {
+    if (registers <= kMostSumRegisters * groups) return groups;
+  }
+  return 0;
+}
+
+// The tile, or one with fewer columns, and with fewer rows, if blocks have no more room.
 template <typename Count>
-std::optional<WarpAttentionTile> TileThatFits(int columns, int64_t room, const Count& elements) {
-  for (int warps = kWarps; warps >= 1; warps /= 2) {
-    for (int c = columns; c >= kFewestColumns; c /= 2) {
-      WarpAttentionTile tile{.warps = warps, .columns = c, .stages = 2};
+std::optional<WarpAttentionTile> TileThatFits(WarpAttentionTile tile, int64_t room,
+                                              const Count& elements) {
+  const int columns = tile.columns;
+  for (; tile.warps >= 1; tile.warps /= 2) {
+    for (tile.columns = columns; tile.columns >= kFewestColumns * tile.groups; tile.columns /= 2) {
+      if (tile.columns > tile.warps * tile.groups * kLanes) continue;  // a thread for each number
+      tile.stages = 2;
       if (elements(tile) * kBlocksAhead <= room) return tile;
       tile.stages = 1;
       if (elements(tile) <= room) return tile;
@@ -44,23 +52,46 @@ std::optional<WarpAttentionTile> TileThatFits(int columns, int64_t room, const C
   return std::nullopt;
 }
 
-// Of the kernel that keeps keys and values, past which `queries` rows go. The other one has narrow
-// tiles: it has fewer sums beside its scores, and more blocks on an SM hide more than wide tiles
-// save.
-int ColumnsOfKeys(int64_t queries) {
-  const auto padded = [&](int columns) {
-    return static_cast<double>(CeilDiv(queries, columns) * columns);
-  };
-  return kWideShare * padded(kManyColumns) < padded(kUsualColumns) ? kManyColumns : kUsualColumns;
+// Tiles of the kernel that keeps keys and values in fp32, where registers have room for the sums of
+// one group: the time of a pair of a query and a key, and what blocks of fewer rows leave of it
+// where the work of blocks differs. Measured on an H200
+// (docs/decisions/122-attention-by-warp-tiles.md).
+struct KeysTile {
+  WarpAttentionTile tile;
+  double cost, causal_share;
+};
+constexpr KeysTile kKeysTiles[] = {
+    {{.warps = 4, .groups = 1, .columns = 32}, 1.0, 1.0},
+    {{.warps = 2, .groups = 2, .columns = 64}, 1.02, 0.87},
+    {{.warps = 2, .groups = 2, .columns = 32}, 1.075, 0.88},
+};
+
+WarpAttentionTile CheapestKeysTile(const AttentionCall& call) {
+  const KeysTile* best = nullptr;
+  double least = 0;
+  for (const KeysTile& each : kKeysTiles) {
+    const auto padded = [](int64_t extent, int64_t step) {
+      return static_cast<double>(CeilDiv(extent, step) * step);
+    };
+    const int groups = each.tile.groups;
+    const double pairs = padded(call.operands[kK].shape[2], each.tile.rows()) *
+                         padded(call.operands[kQ].shape[2], each.tile.columns);
+    const double channels = static_cast<double>(WarpChannels(call.operands[kQ].shape[3], groups) +
+                                                WarpChannels(call.operands[kV].shape[3], groups));
+    const double cost = each.cost * (call.causal ? each.causal_share : 1) * pairs * channels;
+    if (best == nullptr || cost < least) best = &each, least = cost;
+  }
+  return best->tile;
 }
 
 }  // namespace
 
 std::string WarpAttentionTile::Print() const {
-  return absl::StrCat("rows=", rows(), " columns=", columns, " stages=", stages);
+  return absl::StrCat("rows=", rows(), " groups=", groups, " columns=", columns,
+                      " stages=", stages);
 }
 
-int64_t WarpChannels(int64_t dim) { return CeilDiv(dim, 16) * 16; }
+int64_t WarpChannels(int64_t dim, int groups) { return CeilDiv(dim, 16 * groups) * 16 * groups; }
 int64_t WarpPitch(int64_t channels) { return channels + 8; }
 
 int64_t WarpElementsOfQueries(const WarpAttentionTile& tile, const AttentionCall& call) {
@@ -73,22 +104,24 @@ int64_t WarpElementsOfKeys(const WarpAttentionTile& tile, const AttentionCall& c
 
 std::optional<WarpAttentionTiles> ChooseWarpAttentionTiles(const AttentionCall& call,
                                                            int64_t shared_bytes) {
-  const int64_t q = WarpChannels(call.operands[kQ].shape[3]);
-  const int64_t v = WarpChannels(call.operands[kV].shape[3]);
-  if (std::max(q, v) > kMostChannels) return std::nullopt;
+  const int64_t q = WarpChannels(call.operands[kQ].shape[3], 1);
+  const int64_t v = WarpChannels(call.operands[kV].shape[3], 1);
+  const int of_queries = GroupsFor(q, call.dtype), of_keys = GroupsFor(q + v, call.dtype);
+  if (of_queries == 0 || of_keys == 0) return std::nullopt;
   const int64_t room = shared_bytes / SizeBytes(call.dtype);
   const int usual = call.dtype == DType::kFp64 ? kFewestColumns : kUsualColumns;
-  const auto queries = TileThatFits(usual, room, [&](const WarpAttentionTile& tile) {
+  const auto of = [&](int groups) {
+    return WarpAttentionTile{.warps = kWarps, .groups = groups, .columns = usual * groups};
+  };
+  const auto queries = TileThatFits(of(of_queries), room, [&](const WarpAttentionTile& tile) {
     return WarpElementsOfQueries(tile, call);
   });
-  const int columns = std::max(q, v) <= kChannelsOfWideTiles && usual == kUsualColumns
-                          ? ColumnsOfKeys(call.operands[kQ].shape[2])
-                          : usual;
-  const auto keys = TileThatFits(
-      columns, room, [&](const WarpAttentionTile& tile) { return WarpElementsOfKeys(tile, call); });
+  const bool choose = call.dtype == DType::kFp32 && of_keys == 1;
+  const auto keys =
+      TileThatFits(choose ? CheapestKeysTile(call) : of(of_keys), room,
+                   [&](const WarpAttentionTile& tile) { return WarpElementsOfKeys(tile, call); });
   if (!queries.has_value() || !keys.has_value()) return std::nullopt;
-  return WarpAttentionTiles{
-      .queries = *queries, .keys = *keys, .apart = q + v > kMostChannelsOfTwo};
+  return WarpAttentionTiles{.queries = *queries, .keys = *keys};
 }
 
 }  // namespace retrograd

@@ -96,8 +96,9 @@ class CompiledBackward(saved.Saved):
         seen = getattr(watching.of_thread, "runs", None)
         arrived_tensors = None if seen is None else list(given)
         self.end_forward()
-        for i, nothing in self.instead.items():
-            given[i] = nothing
+        if len(given) == len(self.strides):
+            for i, nothing in self.instead.items():
+                given[i] = nothing
         if (
             [t.stride() for t in given] != self.strides
             or [t.dtype for t in given] != self.dtypes
@@ -176,6 +177,8 @@ class CompiledBackward(saved.Saved):
             zip(given, self.strides, self.dtypes, strict=True)
         ):
             shape = self.program.inputs[i].shape
+            if tensor.dim() == 0 and tensor.is_cpu:  # as the seeds of efficient attention are
+                tensor = tensor.to(self.device)
             there = tensor.device.type == self.device.type
             if tensor.dtype != dtype or tuple(tensor.shape) != shape or not there:
                 raise RuntimeError(

@@ -144,7 +144,7 @@ def _unread_scalars(graph, count):
     no node reads."""
     inputs = [owner for owner, node in enumerate(graph.nodes) if node.op == "input"][:count]
     read = {operand.node for node in graph.nodes for operand in node.operands}
-    read.update(output.value.node for output in graph.outputs)
+    read.update(output.value.node for output in graph.outputs if output.HasField("value"))
     return tuple(
         number
         for number, owner in enumerate(inputs)

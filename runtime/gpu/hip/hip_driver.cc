@@ -34,7 +34,7 @@ constexpr int kComputeUnits = 63, kMostComputeUnits = 4096;
 
 // No CDNA chip's cores run faster (MI355X: 2.4 GHz).
 constexpr int64_t kMostClockKhz = 2'500'000;
-constexpr int64_t kSharedBytes = int64_t{64} << 10;  // LDS of a workgroup, on all CDNA chips
+constexpr int64_t kSharedBytes = int64_t{64} << 10;  // LDS of a workgroup, on CDNA chips, at least
 
 class HipDriver : public GpuDriver {
  public:

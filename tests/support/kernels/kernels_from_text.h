@@ -32,7 +32,7 @@ inline PreludeParts PartsOf(absl::string_view text) {
   PreludeParts parts;
   if (absl::StrContains(text, "rg_multiply_tiles<")) parts |= PreludePart::kTensorCores;
   if (absl::StrContains(text, "rg_fetch_part(")) parts |= PreludePart::kParts;
-  if (absl::StrContains(text, "rg_multiply_wide_tiles<")) {
+  if (absl::StrContains(text, "rg_multiply_rows<")) {
     parts |= PreludePart::kTensorCores;
     parts |= PreludePart::kWideTiles;
   }

@@ -118,7 +118,9 @@ inline bool Fits(const DirectPlan& plan, const Tensors& saved, const Tensors& ta
       continue;
     }
     if (!operand.read) continue;
-    if (!HasShape(tensor, operand.layout, plan.device)) return false;
+    // A scalar may lie in the host's memory, as the seeds of PyTorch's efficient attention do.
+    const bool on_host = tensor.dim() == 0 && tensor.device().is_cpu();
+    if (!HasShape(tensor, operand.layout, on_host ? tensor.device() : plan.device)) return false;
     if (operand.layout.expanded &&
         !SameStrides(operand.layout.sizes, tensor.strides(), operand.layout.strides)) {
       return false;
@@ -136,7 +138,7 @@ inline const void* AddressOf(const at::Tensor& tensor, const Layout& layout, at:
     return copies.back().const_data_ptr();
   }
   const void* address = tensor.const_data_ptr();
-  if (reinterpret_cast<uintptr_t>(address) % kOperandAlignment == 0 &&
+  if (tensor.device() == device && reinterpret_cast<uintptr_t>(address) % kOperandAlignment == 0 &&
       SameStrides(layout.sizes, tensor.strides(), layout.strides)) {
     return address;
   }
