@@ -110,16 +110,25 @@ std::optional<WarpAttentionTiles> ChooseWarpAttentionTiles(const AttentionCall& 
   if (of_queries == 0 || of_keys == 0) return std::nullopt;
   const int64_t room = shared_bytes / SizeBytes(call.dtype);
   const int usual = call.dtype == DType::kFp64 ? kFewestColumns : kUsualColumns;
-  const auto of = [&](int groups) {
-    return WarpAttentionTile{.warps = kWarps, .groups = groups, .columns = usual * groups};
+  // Fewer groups, whose sums spill, where blocks have no room for the columns of all.
+  const auto with_groups = [&](int groups, const auto& elements) {
+    std::optional<WarpAttentionTile> tile;
+    for (; groups >= 1 && !tile.has_value(); groups /= 2) {
+      tile = TileThatFits({.warps = kWarps, .groups = groups, .columns = usual * groups}, room,
+                          elements);
+    }
+    return tile;
   };
-  const auto queries = TileThatFits(of(of_queries), room, [&](const WarpAttentionTile& tile) {
-    return WarpElementsOfQueries(tile, call);
-  });
-  const bool choose = call.dtype == DType::kFp32 && of_keys == 1;
-  const auto keys =
-      TileThatFits(choose ? CheapestKeysTile(call) : of(of_keys), room,
-                   [&](const WarpAttentionTile& tile) { return WarpElementsOfKeys(tile, call); });
+  const auto queries = with_groups(
+      of_queries, [&](const WarpAttentionTile& tile) { return WarpElementsOfQueries(tile, call); });
+  const auto of_tile = [&](const WarpAttentionTile& tile) {
+    return WarpElementsOfKeys(tile, call);
+  };
+  std::optional<WarpAttentionTile> keys;
+  if (call.dtype == DType::kFp32 && of_keys == 1) {
+    keys = TileThatFits(CheapestKeysTile(call), room, of_tile);
+  }
+  if (!keys.has_value()) keys = with_groups(of_keys, of_tile);
   if (!queries.has_value() || !keys.has_value()) return std::nullopt;
   return WarpAttentionTiles{.queries = *queries, .keys = *keys};
 }

@@ -38,7 +38,7 @@ int64_t WarpElementsOfQueries(const WarpAttentionTile& tile, const AttentionCall
 int64_t WarpElementsOfKeys(const WarpAttentionTile& tile, const AttentionCall& call);
 
 // The tiles for blocks of at most so many bytes of shared memory; none where even the smallest do
-// not fit, or heads have more channels than registers hold sums of: 384 (fp64: 192).
+// not fit, or heads have more channels than registers of four groups hold sums of: 384 (fp64: 192).
 std::optional<WarpAttentionTiles> ChooseWarpAttentionTiles(const AttentionCall& call,
                                                            int64_t shared_bytes);
 

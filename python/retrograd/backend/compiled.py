@@ -177,8 +177,9 @@ class CompiledBackward(saved.Saved):
             zip(given, self.strides, self.dtypes, strict=True)
         ):
             shape = self.program.inputs[i].shape
-            if tensor.dim() == 0 and tensor.is_cpu:  # as the seeds of efficient attention are
-                tensor = tensor.to(self.device)
+            if tensor.dim() == 0 and tensor.is_cpu and self.device.type != "cpu":
+                # As the seeds of efficient attention are. A copy would wait for the stream.
+                tensor = torch.full((), tensor.item(), dtype=tensor.dtype, device=self.device)
             there = tensor.device.type == self.device.type
             if tensor.dtype != dtype or tuple(tensor.shape) != shape or not there:
                 raise RuntimeError(

@@ -142,7 +142,9 @@ inline const void* AddressOf(const at::Tensor& tensor, const Layout& layout, at:
       SameStrides(layout.sizes, tensor.strides(), layout.strides)) {
     return address;
   }
-  copies.push_back(Room(layout, device).copy_(tensor));
+  at::Tensor room = Room(layout, device);
+  // A copy from the host would wait for the stream, and cannot be captured.
+  copies.push_back(tensor.device() == device ? room.copy_(tensor) : room.fill_(tensor.item()));
   return copies.back().const_data_ptr();
 }
 
