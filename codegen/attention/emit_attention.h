@@ -1,6 +1,6 @@
 // Kernels for the backward pass of attention that ask nothing of shapes, dtypes and strides, for
-// calls that the library of a device refuses. They are simple: scores are computed twice, element
-// by element. Sums have a fixed order, so that two runs give the same bits.
+// heads that have no tiles (emit_warp_attention.h). They are simple: scores are computed twice,
+// element by element. Sums have a fixed order, so that two runs give the same bits.
 #ifndef RETROGRAD_CODEGEN_ATTENTION_EMIT_ATTENTION_H_
 #define RETROGRAD_CODEGEN_ATTENTION_EMIT_ATTENTION_H_
 

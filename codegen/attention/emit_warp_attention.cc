@@ -61,6 +61,8 @@ class Writer {
     for (const int operand : {kK, kV}) Copies(w, operand, tile, tile.columns);
     w.Text(kWarpAttentionThreads);
     w.Text(kWarpAttentionQueries);
+    w.Text(kWarpAttentionScores);
+    w.Text(kWarpAttentionQueriesEnd);
     return End(w, tile, batch_ * heads_ * CeilDiv(queries_, tile.rows()));
   }
 
@@ -73,6 +75,8 @@ class Writer {
     for (const int operand : {kDO, kQ}) Copies(w, operand, tile, tile.columns);
     w.Text(kWarpAttentionThreads);
     w.Text(kWarpAttentionKeys);
+    w.Text(kWarpAttentionScores);
+    w.Text(kWarpAttentionKeysEnd);
     return End(w, tile, batch_ * kv_heads_ * CeilDiv(keys_, tile.rows()));
   }
 

@@ -16,6 +16,21 @@ const char kWarpAttentionThreads[] = R"(
   };
 )";
 
+// Of a step: the next one's rows are sent for, and both products of the scores are made.
+const char kWarpAttentionScores[] = R"(
+    if (kStages > 1) {
+      if (step + 1 < steps) fetch(step + 1);
+      RG_COPIES_SENT();
+    }
+    tile_t scores[1][kTilesS], gradients[1][kTilesS];
+    rg_clear_tiles(scores);
+    rg_clear_tiles(gradients);
+    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ,
+                                 stage + group * (16 * kTilesS) * kPitchQ, kPitchQ, lane);
+    rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV,
+                                 stage + kStageV + group * (16 * kTilesS) * kPitchV, kPitchV, lane);
+)";
+
 const char kWarpAttentionQueries[] = R"(
   const int row_tiles = (queries + kRows - 1) / kRows, head_number = RG_BLOCK / row_tiles;
   const int row0 = (row_tiles - 1 - RG_BLOCK % row_tiles) * kRows;
@@ -61,17 +76,9 @@ const char kWarpAttentionQueries[] = R"(
   rg_clear_tiles(sums);
   for (int step = 0; step < steps; ++step) {
     const int stage = kPassing + (kStages > 1 ? step % kStages * kStage : 0);
-    if (kStages > 1) {
-      if (step + 1 < steps) fetch(step + 1);
-      RG_COPIES_SENT();
-    }
-    tile_t scores[1][kTilesS], gradients[1][kTilesS];
-    rg_clear_tiles(scores);
-    rg_clear_tiles(gradients);
-    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ,
-                                 stage + group * (16 * kTilesS) * kPitchQ, kPitchQ, lane);
-    rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV,
-                                 stage + kStageV + group * (16 * kTilesS) * kPitchV, kPitchV, lane);
+)";
+
+const char kWarpAttentionQueriesEnd[] = R"(
     RG_UNROLL
     for (int n = 0; n < kTilesS; ++n) {
       RG_UNROLL
@@ -150,17 +157,9 @@ const char kWarpAttentionKeys[] = R"(
     const int at = kStages > 1 ? step % kStages * 2 * kColumns : 0;
     const int head = kv_head * kSharing + step / steps_of_head;
     const int first = (passed + step % steps_of_head) * kColumns;
-    if (kStages > 1) {
-      if (step + 1 < steps) fetch(step + 1);
-      RG_COPIES_SENT();
-    }
-    tile_t scores[1][kTilesS], gradients[1][kTilesS];
-    rg_clear_tiles(scores);
-    rg_clear_tiles(gradients);
-    rg_multiply_rows<kChannelsQ>(scores, tiles, kOwnQ + warp_row * kPitchQ,
-                                 stage + group * (16 * kTilesS) * kPitchQ, kPitchQ, lane);
-    rg_multiply_rows<kChannelsV>(gradients, tiles, kOwnV + warp_row * kPitchV,
-                                 stage + kStageV + group * (16 * kTilesS) * kPitchV, kPitchV, lane);
+)";
+
+const char kWarpAttentionKeysEnd[] = R"(
     RG_UNROLL
     for (int n = 0; n < kTilesS; ++n) {
       RG_UNROLL

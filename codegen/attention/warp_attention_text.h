@@ -6,8 +6,9 @@
 namespace retrograd {
 
 extern const char kWarpAttentionThreads[];  // warp, lane, warp_row, meet()
-extern const char kWarpAttentionQueries[];
-extern const char kWarpAttentionKeys[];
+extern const char kWarpAttentionScores[];   // between both parts of either kernel
+extern const char kWarpAttentionQueries[], kWarpAttentionQueriesEnd[];
+extern const char kWarpAttentionKeys[], kWarpAttentionKeysEnd[];
 
 }  // namespace retrograd
 

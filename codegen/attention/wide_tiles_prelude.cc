@@ -146,13 +146,6 @@ RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], flo
     }
   }
 }
-#else
-template <bool across_a, bool across_b, int rows, int columns>
-RG_INLINE void rg_multiply_wide_tiles(rg_tile<float> (&sums)[rows][columns], float* a, int64_t a_at,
-                                      int a_pitch, float* b, int64_t b_at, int b_pitch, int lane) {
-  rg_add_products<across_a, across_b>(sums, a, static_cast<int>(a_at), a_pitch, b, static_cast<int>(b_at), b_pitch,
-                                      lane);
-}
 #endif
 )";
 
