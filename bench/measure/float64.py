@@ -133,11 +133,15 @@ def _attention(variant, args, kwargs):
         )
         for b in range(q.shape[0])
     ]
-    return tuple(torch.stack(g) for g in zip(*parts)) + (None,)
+    dq, dk, dv, ds = (torch.stack(g) for g in zip(*parts))
+    if bias is None or bias.dtype == torch.bool:
+        return dq, dk, dv, None
+    return dq, dk, dv, ds.sum_to_size(bias.shape)
 
 
 def _attention_of_one(do, q, k, v, o, lse, bias, causal, scale):
-    """dQ, dK, dV of one item of the batch; [heads, length, width], fewer heads in k and v."""
+    """dQ, dK, dV and the gradient of the scores of one item of the batch; [heads, length, width],
+    fewer heads in k and v."""
     groups = q.shape[0] // k.shape[0]
     kk, vv = k.repeat_interleave(groups, 0), v.repeat_interleave(groups, 0)
     scores = scale * (q @ kk.mT)
@@ -152,4 +156,4 @@ def _attention_of_one(do, q, k, v, o, lse, bias, causal, scale):
     def per_group(x):
         return x.view(-1, groups, *x.shape[1:]).sum(1)
 
-    return scale * (ds @ kk), per_group(dk), per_group(dv)
+    return scale * (ds @ kk), per_group(dk), per_group(dv), ds

@@ -24,10 +24,10 @@ namespace {
 constexpr int kThreads = 128;  // scores at once
 
 enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
-enum { kDQ, kDK, kDV };                     // results
+enum { kDQ, kDK, kDV, kDS };                // results
 
 constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
-constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv"};
+constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv", "d_s"};
 
 // Strides over [batch, head, token, channel], 0 where the operand repeats its elements. The
 // log-sum-exp lacks the last axis, a bias may lack leading ones.
@@ -51,7 +51,9 @@ class Writer {
   }
 
   AttentionKernels::Launch Queries() {
-    Begin("the gradient of Q", {kDO, kQ, kK, kV, kO, kLse}, {kDQ});
+    std::vector<int> results = {kDQ};
+    if (HasScoreGradient(call_)) results.push_back(kDS);
+    Begin("the gradient of Q", {kDO, kQ, kK, kV, kO, kLse}, results);
     Shared("query", dim_);
     Shared("d_out", v_dim_);
     Shared("ds", kThreads);
@@ -87,6 +89,7 @@ class Writer {
           [&](absl::string_view c) { return absl::StrCat("d_out[", c, "]"); },
           [&](absl::string_view c) { return Load(kV, "b", KvHead("h"), "j", c); });
     out_.Line("g = weight * (", Kept("dp"), " - delta);");
+    if (HasScoreGradient(call_)) StoreScore("j", "g");
     out_.Close();
     Barrier();
     out_.Line("ds[t] = g;");
@@ -97,6 +100,11 @@ class Writer {
     });
     out_.Close();
     StoreSums("sum", kDQ, dim_, "b", "h", "i", true);
+    if (HasScoreGradient(call_) && call_.causal) {
+      out_.Open("for (int64_t j = seen + t; j < ", Sized(keys_), "; j += ", kThreads, ")");
+      StoreScore("j", "real(0)");
+      out_.Close();
+    }
     return End(batch_ * heads_ * queries_);
   }
 
@@ -173,7 +181,7 @@ class Writer {
       Argument(first_result + result, true, StorageName(call_.dtype), kResultNames[result]);
     }
     // The second kernel reads what the first has written.
-    Argument(first_result + 3, results[0] == kDQ, ComputeName(call_.dtype), "workspace");
+    Argument(first_result + static_cast<int>(call_.results.size()), results[0] == kDQ, ComputeName(call_.dtype), "workspace");
     if (call_.dropout_p > 0) Dropout();
     out_.Line("typedef ", ComputeName(call_.dtype), " real;");
     out_.Line("const int t = RG_THREAD;");
@@ -302,6 +310,11 @@ class Writer {
     out_.Close();
   }
 
+  void StoreScore(absl::string_view key, absl::string_view value) {
+    out_.Line("rg_store(", kResultNames[kDS], ", ",
+              Address(call_.results[kDS], false, "b", "h", "i", key), ", ", value, ");");
+  }
+
   std::string Number(double value) const { return Literal(value, call_.dtype, dialect_); }
 
   const AttentionCall& call_;
@@ -317,7 +330,7 @@ class Writer {
 AttentionKernels EmitAttention(const AttentionCall& call, absl::Span<const DType> operand_dtypes,
                                Dialect dialect) {
   RG_CHECK(AttentionSeed(call) == 6 || AttentionSeed(call) == 7);
-  RG_CHECK(call.results.size() == 3 && operand_dtypes.size() == call.operands.size());
+  RG_CHECK(call.results.size() >= 3 && operand_dtypes.size() == call.operands.size());
   Writer writer(call, operand_dtypes, dialect);
   AttentionKernels kernels;
   kernels.launches.push_back(writer.Queries());

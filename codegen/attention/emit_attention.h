@@ -28,8 +28,8 @@ struct AttentionKernels {
   int64_t workspace_rows = 0;  // of 128 fp32 numbers, with which it begins
 };
 
-// The call has 6 or 7 operands of floating dtypes and 3 results of the call's dtype; if it drops
-// out, by a known generator, two integers of 64 or 32 bits more.
+// The call has 6 or 7 operands of floating dtypes and 3 or 4 results of the call's dtype; if it
+// drops out, by a known generator, two integers of 64 or 32 bits more.
 AttentionKernels EmitAttention(const AttentionCall& call, absl::Span<const DType> operand_dtypes,
                                Dialect dialect);
 

@@ -22,7 +22,7 @@ namespace retrograd {
 namespace {
 
 enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands; with dropout seed and offset are last
-enum { kDQ, kDK, kDV };                     // results
+enum { kDQ, kDK, kDV, kDS };                // results
 
 constexpr int64_t kTile = kAttentionBox;
 constexpr int64_t kCopyAlignment = 16;  // bytes, of what the copy engine reads
@@ -51,8 +51,9 @@ class Writer {
   }
 
   AttentionKernels::Launch Queries(const AttentionTile& tile) {
-    Begin("the gradient of Q", KernelHead::kAttention, tile.threads(),
-          WithInputs({kLse, Result(kDQ), Workspace()}));
+    std::vector<int> places = {kLse, Result(kDQ), Workspace()};
+    if (HasScoreGradient(call_)) places.push_back(Result(kDS));
+    Begin("the gradient of Q", KernelHead::kAttention, tile.threads(), WithInputs(places));
     launch_.copied = {kQ, kK, kV, kDO, kO};
     Open(absl::StrCat("rg_query_shape<", ShapeText(tile), ">"), tile.heads_at_once);
     OpenLoader();
@@ -61,9 +62,10 @@ class Writer {
     OpenRest();
     Arguments({kLse, Result(kDQ)});
     if (!HasBias(call_)) Arguments({Workspace()});
+    Scores();
     out_.Line("rg_attention_queries<", Type(), ", shape, ", Causal(), ">(places, ", Lse(),
               ", workspace,");
-    out_.Line("    ", Rows(kDQ), ", added, dropout, sizes);");
+    out_.Line("    ", Rows(kDQ), ", added, dropout, scores, sizes);");
     out_.Close();
     return End(batch_ * heads_ * CeilDiv(queries_, tile.rows()), SharedBytesOfQueries(tile, dim_));
   }
@@ -93,7 +95,7 @@ class Writer {
  private:
   // Places of arguments: operands, results, and the workspace.
   int Result(int result) const { return static_cast<int>(call_.operands.size()) + result; }
-  int Workspace() const { return Result(3); }
+  int Workspace() const { return Result(static_cast<int>(call_.results.size())); }
   // With the bias, the seed and the offset, if the call has them.
   std::vector<int> WithInputs(std::vector<int> places) const {
     if (HasBias(call_)) places.push_back(kBias);
@@ -177,7 +179,8 @@ class Writer {
   absl::string_view NameAt(int place) const {
     if (place >= Seed() && place < Result(0)) return place == Seed() ? "seed" : "offset";
     constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
-    constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv", "workspace"};
+    constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv", "d_s"};
+    if (place == Workspace()) return "workspace";
     return place >= Result(0) ? kResultNames[place - Result(0)] : kOperandNames[place];
   }
 
@@ -218,6 +221,22 @@ class Writer {
     out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", Sized(Numbers()), "), ",
               Sized(KindsBytes()), ", ", Sized(BiasExtent(0) > 1 ? BiasExtent(1) : 0), ", ",
               BiasExtent(1) > 1 ? 1 : 0, "};");
+  }
+  // Where the gradients of the scores go.
+  void Scores() {
+    if (!HasScoreGradient(call_)) {
+      out_.Line("const rg_no_scores scores;");
+      return;
+    }
+    Arguments({Result(kDS)});
+    const AttentionOperand& t = call_.results[kDS];
+    bool pairs = t.shape[3] % 2 == 0 && t.offset % 2 == 0;
+    for (int axis = 0; axis < 3; ++axis) {
+      pairs = pairs && (t.shape[axis] == 1 || t.strides[axis] % 2 == 0);
+    }
+    out_.Line("const rg_score_rows<", Type(), ", ", pairs ? "true" : "false", "> scores = {d_s + ",
+              Sized(t.offset), ", ", Sized(t.strides[0]), ", ", Sized(t.strides[1]), ", ",
+              Sized(t.strides[2]), "};");
   }
   void Sizes(int64_t chunk) {
     out_.Line("const rg_attention_sizes sizes = {", Sized(batch_), ", ", Sized(heads_), ", ",
@@ -280,7 +299,7 @@ absl::Status TiledAttentionRefusal(const AttentionCall& call,
         absl::StrJoin(call.operands[kK].shape, ","), "]: our kernels for tensor cores take ", why));
   };
   RG_CHECK(call.operands.size() >= kBias && operand_dtypes.size() == call.operands.size());
-  RG_CHECK(AttentionSeed(call) <= kBias + 1 && call.results.size() == 3);
+  RG_CHECK(AttentionSeed(call) <= kBias + 1 && call.results.size() >= 3);
   if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) return refuse("bf16 and fp16 only");
   for (int i = kDO; i < kLse; ++i) {
     if (operand_dtypes[i] != call.dtype) return refuse("operands of the results' type only");
@@ -309,6 +328,10 @@ absl::Status TiledAttentionRefusal(const AttentionCall& call,
                                  " has the strides ", absl::StrJoin(t.strides, ","),
                                  " and the offset ", t.offset));
     }
+  }
+  if (HasScoreGradient(call) && call.results[kDS].shape[3] != 1 &&
+      call.results[kDS].strides[3] != 1) {
+    return refuse("gradients of scores whose neighbouring keys lie side by side");
   }
   if (HasBias(call)) {
     const DType dtype = operand_dtypes[kBias];

@@ -18,10 +18,10 @@ namespace retrograd {
 namespace {
 
 enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
-enum { kDQ, kDK, kDV };                     // results
+enum { kDQ, kDK, kDV, kDS };                // results
 
 constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
-constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv"};
+constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv", "d_s"};
 constexpr int64_t kCopiedBytes = 16;  // at once, at most
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -54,7 +54,9 @@ class Writer {
 
   AttentionKernels::Launch Queries(const WarpAttentionTile& tile) {
     LaunchWriter w(dialect_, Comment("the gradient of Q"));
-    Begin(w, tile, {kDO, kQ, kK, kV, kO, kLse}, {kDQ}, true);
+    const bool stores = HasScoreGradient(call_);
+    Begin(w, tile, {kDO, kQ, kK, kV, kO, kLse},
+          stores ? std::vector<int>{kDQ, kDS} : std::vector<int>{kDQ}, true);
     w.Staged(call_.dtype, "tiles", Places(w, tile, 1));
     w.Shared(ComputeType(call_.dtype), "numbers", 2 * tile.rows());
     for (const int operand : {kDO, kQ}) Copies(w, operand, tile, tile.rows());
@@ -62,7 +64,10 @@ class Writer {
     w.Text(kWarpAttentionThreads);
     w.Text(kWarpAttentionQueries);
     w.Text(kWarpAttentionScores);
+    w.Text(kWarpAttentionScoreGradients);
+    if (stores) w.Text(kWarpAttentionStoredScores);
     w.Text(kWarpAttentionQueriesEnd);
+    if (stores && call_.causal) w.Text(kWarpAttentionUnseenScores);
     return End(w, tile, batch_ * heads_ * CeilDiv(queries_, tile.rows()));
   }
 
@@ -106,8 +111,9 @@ class Writer {
     for (const int result : results) w.Write(call_.dtype, kResultNames[result], Place(result));
     // The other kernels read what the first has written.
     const DType compute = ComputeType(call_.dtype);
-    writes_workspace ? w.Write(compute, "workspace", Place(3))
-                     : w.Read(compute, "workspace", Place(3));
+    const int workspace = Place(static_cast<int>(call_.results.size()));
+    writes_workspace ? w.Write(compute, "workspace", workspace)
+                     : w.Read(compute, "workspace", workspace);
     if (call_.dropout_p > 0) {
       const int seed = static_cast<int>(AttentionSeed(call_));
       w.Read(dtypes_[seed], "seed", seed);
@@ -299,7 +305,7 @@ AttentionKernels EmitWarpAttention(const AttentionCall& call,
                                    absl::Span<const int64_t> alignment,
                                    const WarpAttentionTiles& tiles, Dialect dialect, int warp) {
   RG_CHECK(AttentionSeed(call) == 6 || AttentionSeed(call) == 7);
-  RG_CHECK(call.results.size() == 3 && operand_dtypes.size() == call.operands.size());
+  RG_CHECK(call.results.size() >= 3 && operand_dtypes.size() == call.operands.size());
   Writer writer(call, operand_dtypes, alignment, dialect, warp);
   AttentionKernels kernels;
   kernels.launches.push_back(writer.Queries(tiles.queries));

@@ -78,7 +78,8 @@ const char kWarpAttentionQueries[] = R"(
     const int stage = kPassing + (kStages > 1 ? step % kStages * kStage : 0);
 )";
 
-const char kWarpAttentionQueriesEnd[] = R"(
+// Of a step: the gradients of the scores, for all threads that share its rows.
+const char kWarpAttentionScoreGradients[] = R"(
     RG_UNROLL
     for (int n = 0; n < kTilesS; ++n) {
       RG_UNROLL
@@ -93,6 +94,30 @@ const char kWarpAttentionQueriesEnd[] = R"(
       }
     }
     meet();
+)";
+
+// Of a step, where they are a result: neighbours along a row by neighbouring threads.
+const char kWarpAttentionStoredScores[] = R"(
+    constexpr int kOwnColumns = 16 * kTilesS;
+    for (int n = lane; n < 16 * kOwnColumns; n += RG_WARP) {
+      const int row = warp_row + n / kOwnColumns, column = group * kOwnColumns + n % kOwnColumns;
+      const int i = row0 + row, j = step * kColumns + column;
+      if (i < queries && j < keys) {
+        store_d_s(batch, head, i, j, static_cast<sum_t>(rg_load(tiles, kNumbers + row * kPitchS + column)));
+      }
+    }
+)";
+
+// Keys behind the last step, which no query of the block sees, have gradients of zero.
+const char kWarpAttentionUnseenScores[] = R"(
+  for (int row = row0; row < row0 + kRows && row < queries; ++row) {
+    for (int j = steps * kColumns + RG_THREAD; j < keys; j += kThreads) {
+      store_d_s(batch, head, row, j, sum_t(0));
+    }
+  }
+)";
+
+const char kWarpAttentionQueriesEnd[] = R"(
     rg_add_rows<kColumns, kStepsApart != 0>(sums, tiles, kNumbers + warp_row * kPitchS, kPitchS,
                                             stage + group * (16 * kTilesQ), kPitchQ, lane);
     if (kStages == 1) {

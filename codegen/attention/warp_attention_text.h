@@ -8,6 +8,9 @@ namespace retrograd {
 extern const char kWarpAttentionThreads[];  // warp, lane, warp_row, meet()
 extern const char kWarpAttentionScores[];   // between both parts of either kernel
 extern const char kWarpAttentionQueries[], kWarpAttentionQueriesEnd[];
+extern const char kWarpAttentionScoreGradients[];  // between both parts for queries
+// Behind it, and behind the last part: the gradients of the scores as a result.
+extern const char kWarpAttentionStoredScores[], kWarpAttentionUnseenScores[];
 extern const char kWarpAttentionKeys[], kWarpAttentionKeysEnd[];
 
 }  // namespace retrograd

@@ -255,6 +255,41 @@ struct rg_head_rows {
   long long batch, head, row;
 };
 
+// Where the gradients of the scores go: [batch, head, query, key] in elements, neighbouring keys
+// side by side, in `pairs` at addresses of 4 bytes; or nowhere.
+template <typename T, bool pairs>
+struct rg_score_rows {
+  static constexpr bool given = true;
+  T* data;
+  long long batch, head, query;
+};
+struct rg_no_scores { static constexpr bool given = false; };
+// A warp's 16 rows of a tile, of which this lane has `query` and query + 8, from the key on. The
+// addresses are made here, not kept in registers from tile to tile.
+template <typename T, bool pairs>
+RG_INLINE void rg_store_scores(const rg_score_rows<T, pairs>& to, const unsigned (&ds)[4][4],
+                               int batch, int head, int query, int key, int lane,
+                               const rg_attention_sizes& s) {
+  rg_renew(query), rg_renew(lane);
+  key += lane % 4 * 2;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = query + 8 * r, left = row < s.queries ? s.keys - key : 0;
+    unsigned short* const at = reinterpret_cast<unsigned short*>(
+        to.data + batch * to.batch + head * to.head + row * to.query + key);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      const unsigned two = ds[n / 2][n % 2 * 2 + r];
+      if constexpr (pairs) {
+        if (8 * n < left) *reinterpret_cast<unsigned*>(at + 8 * n) = two;
+      } else {
+        if (8 * n < left) at[8 * n] = static_cast<unsigned short>(two);
+        if (8 * n + 1 < left) at[8 * n + 1] = static_cast<unsigned short>(two >> 16);
+      }
+    }
+  }
+}
+
 // Work is handed out in turns, from the longest to the shortest, forth and back.
 struct rg_work { int head, block; bool done; };
 RG_INLINE rg_work rg_work_of(int turn, int heads, int blocks, int chunk) {

@@ -67,11 +67,13 @@ RG_INLINE void rg_load_for_queries(const rg_attention_places at, const rg_map* m
 }
 
 // `numbers` are, of each tile of queries, 64 log-sum-exps and 64 deltas.
-template <typename T, typename shape, bool causal, typename Bias, typename Dropout>
+template <typename T, typename shape, bool causal, typename Bias, typename Dropout,
+          typename Scores>
 RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* lse,
                                     long long lse_batch, long long lse_head, long long lse_row,
                                     float* numbers, rg_head_rows dq, const Bias bias,
-                                    const Dropout dropout, const rg_attention_sizes s) {
+                                    const Dropout dropout, const Scores scores,
+                                    const rg_attention_sizes s) {
   constexpr int dim = shape::dim, stages = shape::stages;
   T* const type = nullptr;
   const int group = rg_attention_group(), lane = static_cast<int>(threadIdx.x) % 32;
@@ -193,8 +195,17 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       rg_products_begin();
       rg_gradients<T, dim>(sums, ds, k_tile);
       rg_products_sent();
+      if constexpr (Scores::given) {
+        rg_store_scores(scores, ds, batch, head, row, j * rg_tile, lane, s);
+      }
       before = stage;
       next_stage();
+    };
+    const auto unseen = [&](int tile) {
+      if constexpr (Scores::given) {
+        const unsigned zeros[rg_tile / 16][4] = {};
+        rg_store_scores(scores, zeros, batch, head, row, tile * rg_tile, lane, s);
+      }
     };
     const auto finish = [&] {
       rg_products_wait<0>();
@@ -214,6 +225,7 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       for (; j < tiles; ++j) {
         const int kind = rg_kind_at(kinds, group, j);
         if (kind == rg_tile_unseen) {
+          unseen(j);
           if (!rg_seen_by_any<shape::groups>(kinds, j)) continue;
           finish();  // nothing is held while others are passed over
           pass_over();
@@ -234,6 +246,10 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
 #pragma unroll 1
     for (; j < all; ++j) {
       if (rg_seen_by_any<shape::groups>(kinds, j)) pass_over();
+    }
+    if constexpr (Scores::given) {
+#pragma unroll 1
+      for (int tile = tiles; tile * rg_tile < s.keys; ++tile) unseen(tile);
     }
     T* const to = static_cast<T*>(dq.data) + batch * dq.batch + head * dq.head;
     rg_write_rows<T, dim>(sums, s.scale, mine, lane, to, dq.row, start + 16 * warp, s.queries);

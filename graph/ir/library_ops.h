@@ -34,8 +34,8 @@ struct LibraryOp {
   absl::Span<const AttrRule> attrs;
   // Called with as many operands as the op takes and with attributes of the right types.
   absl::StatusOr<std::vector<TensorType>> (*infer)(Operands operands, const Attrs& attrs);
-  // Of a legal node; `tensors` are its operands, then its results.
-  LibraryDims (*dims)(Operands tensors);
+  // Of a legal node; `tensors` are so many operands, then the results.
+  LibraryDims (*dims)(Operands tensors, int operands);
   // Whether an operand without elements makes the result zeros.
   bool zero_of_empty = false;
   // The attribute that repeats the shape of the result; empty: none does.

@@ -143,7 +143,8 @@ class Dimensions {
     for (uint32_t r = 0; r < g_.node(id).results.size(); ++r) values.push_back({id, r});
     std::vector<const TensorType*> types;
     for (ValueId v : values) types.push_back(&g_.type(v));
-    const LibraryDims dims = LibraryOpOf(g_.op(id)).dims(types);
+    const LibraryDims dims =
+        LibraryOpOf(g_.op(id)).dims(types, static_cast<int>(g_.operands(id).size()));
     for (const auto& [a, b] : dims.equal) Tie(values[a.tensor], a.dim, values[b.tensor], b.dim);
     for (const TensorDim& d : dims.fixed) Pin(values[d.tensor], d.dim, id);
   }

@@ -1,7 +1,7 @@
 // Attention backward from the saved log-sum-exp, one query row at a time:
 //   S = scale Q K^T + bias,  P = exp(S - lse)
 //   dV = (P M)^T dO,  dP = M dO V^T,  D = rowsum(dO * O),  dS = P (dP - D)
-//   dQ = scale dS K,  dK = scale dS^T Q
+//   dQ = scale dS K,  dK = scale dS^T Q, and dS itself where it is a result
 // (Dao et al., FlashAttention, arXiv:2205.14135, algorithm 4.) A causal mask keeps key j <= query
 // i. Key head g serves the query heads [g n, (g + 1) n), n = heads / key heads; its gradients sum
 // over them. M is 1, or with dropout 1 / (1 - p) for what is kept and 0 for the rest.
@@ -79,7 +79,7 @@ absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const
   const Attrs& attrs = node.attrs;
   const absl::Span<const DenseTensor> operands = node.operands, exact = node.exact;
   const bool magnitudes = node.magnitudes;
-  double *dq = out[0], *dk = out[1], *dv = out[2];
+  double *dq = out[0], *dk = out[1], *dv = out[2], *scores = out.size() > 3 ? out[3] : nullptr;
   const size_t seed = exact.size() - (attrs.Float("dropout_p") > 0 ? 2 : 0);
   std::optional<DropoutMask> mask;
   if (seed < exact.size()) {
@@ -97,6 +97,9 @@ absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const
   std::fill(dq, dq + s.batch * s.heads * s.queries * s.width, 0.0);
   std::fill(dk, dk + s.batch * s.kv_heads * s.keys * s.width, 0.0);
   std::fill(dv, dv + s.batch * s.kv_heads * s.keys * s.value_width, 0.0);
+  if (scores != nullptr) {
+    std::fill(scores, scores + s.batch * s.heads * s.queries * s.keys, 0.0);
+  }
   const int64_t group = s.heads / s.kv_heads;
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.heads; ++h) {
@@ -123,10 +126,11 @@ absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const
           }
           const double share = mask ? mask->ShareOf(b * s.heads + h, i, j) : 1;
           const double dp = share * Dot(d_o, v, s.value_width);
-          const double ds = size * p * (magnitudes ? dp + delta : dp - delta);
+          const double ds = p * (magnitudes ? dp + delta : dp - delta);
           AddScaled(p * share, d_o, dv + key * s.value_width, s.value_width);
-          AddScaled(ds, k, dq + row * s.width, s.width);
-          AddScaled(ds, q, dk + key * s.width, s.width);
+          AddScaled(size * ds, k, dq + row * s.width, s.width);
+          AddScaled(size * ds, q, dk + key * s.width, s.width);
+          if (scores != nullptr) scores[row * s.keys + j] = ds;
         }
       }
     }

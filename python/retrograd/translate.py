@@ -81,11 +81,12 @@ class Call:
             node.name,
         )
 
-    def unused_result(self, index, what):
-        """Refuses if the node's result `index` is used."""
-        for user in self._node.users:
-            if user.target is operator.getitem and user.args[1] == index and user.users:
-                raise self.error(f"{what} has no counterpart")
+    def uses(self, index):
+        """Whether the node's result `index` is used."""
+        return any(
+            user.target is operator.getitem and user.args[1] == index and user.users
+            for user in self._node.users
+        )
 
 
 def shapes_of(node):

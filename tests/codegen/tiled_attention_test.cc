@@ -24,7 +24,7 @@ AttentionOperand Tokens(int64_t b, int64_t h, int64_t t, int64_t d) {
 struct Case {
   int64_t batch = 2, heads = 4, kv_heads = 2, queries = 200, keys = 200, dim = 64;
   DType dtype = DType::kBf16;
-  bool causal = true, bias = false;
+  bool causal = true, bias = false, score_gradient = false;
   const char* dropout = "";  // whose random numbers
 };
 
@@ -47,6 +47,11 @@ AttentionCall CallOf(const Case& c) {
     call.operands.resize(call.operands.size() + 2);  // seed and offset: scalars
   }
   call.results = {q, k, k};
+  if (c.score_gradient) {
+    call.results.push_back(
+        {.shape = {c.batch, c.heads, c.queries, c.keys},
+         .strides = {c.heads * c.queries * c.keys, c.queries * c.keys, c.keys, 1}});
+  }
   return call;
 }
 
@@ -142,8 +147,14 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
         Case{.causal = false, .bias = true, .dropout = "cudnn"},
         Case{.dim = 128, .dropout = "cudnn"}, Case{.dim = 128, .dropout = "flash"},
         Case{.dim = 128, .dropout = "efficient"}, Case{.causal = false, .dropout = "flash"},
-        Case{.causal = false, .dropout = "efficient"}}) {
+        Case{.causal = false, .dropout = "efficient"},
+        Case{.causal = false, .bias = true, .score_gradient = true},
+        Case{.keys = 197, .bias = true, .score_gradient = true},
+        Case{.keys = 197, .dim = 128, .dtype = DType::kFp16, .score_gradient = true},
+        Case{.dim = 128, .causal = false, .bias = true, .score_gradient = true},
+        Case{.bias = true, .score_gradient = true, .dropout = "efficient"}}) {
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias " : " ")
+               << (c.score_gradient ? "gradient of scores " : "")
                << c.dropout);
     const AttentionCall call = CallOf(c);
     auto made = AttentionLaunches(call, {DTypes(call)}, Emit(call));

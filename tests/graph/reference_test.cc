@@ -337,7 +337,8 @@ struct Attention {
 };
 
 TEST_CASE("attention gradients equal finite differences, grouped heads, causal, biased or plain") {
-  for (const auto& [causal, biased] : {std::pair(false, false), {true, false}, {false, true}}) {
+  for (const auto& [causal, biased] :
+       {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
     Attention a;
     a.causal = causal;
     a.biased = biased;
@@ -352,7 +353,8 @@ TEST_CASE("attention gradients equal finite differences, grouped heads, causal, 
     const int64_t q_count = a.batch * a.heads * a.queries * a.width;
     const int64_t k_count = a.batch * a.kv_heads * a.keys * a.width;
     Values q = random(q_count), k = random(k_count), v = random(k_count);
-    const Values d_o = random(q_count), bias = random(a.queries * a.keys);
+    const Values d_o = random(q_count);
+    Values bias = random(a.queries * a.keys);
     Values o, lse;
     a.Forward(q, k, v, bias, o, lse);
     std::string text = R"(%do = input f64[2,4,3,2]
@@ -369,7 +371,9 @@ TEST_CASE("attention gradients equal finite differences, grouped heads, causal, 
     }
     absl::StrAppend(&text, "%d = attention_backward %do %q %k %v %o %lse ", biased ? "%bias " : "",
                     causal ? "causal=1 " : "",
+                    biased ? "score_gradient=1 " : "",
                     "scale=0.7\noutput %d.0\noutput %d.1\noutput %d.2\n");
+    if (biased) absl::StrAppend(&text, "%db = sum %d.3 axes=[0,1] keep=0\noutput %db\n");
     const BackwardGraph g = Parse(text);
     auto values = Evaluate(g, inputs);
     REQUIRE(values.status().ToString() == "OK");
@@ -380,8 +384,8 @@ TEST_CASE("attention gradients equal finite differences, grouped heads, causal, 
       for (size_t i = 0; i < out.size(); ++i) sum += d_o[i] * out[i];
       return sum;
     };
-    Values* leaves[] = {&q, &k, &v};
-    for (int r = 0; r < 3; ++r) {
+    Values* leaves[] = {&q, &k, &v, &bias};
+    for (int r = 0; r < (biased ? 4 : 3); ++r) {
       const Values& got = (*values)[g.value_index(*g.outputs()[r].value)];
       for (size_t i = 0; i < leaves[r]->size(); ++i) {
         double& x = (*leaves[r])[i];

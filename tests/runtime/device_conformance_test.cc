@@ -375,8 +375,11 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
     values.push_back(RandomValues(i + 1, Elements(shapes[i])));
   }
   const double scale = 0.3;
-  const ValueId result =
-      builder.Add(Op::attention_backward, nodes, {{"scale", scale}, {"causal", int64_t{causal}}});
+  const bool score_gradient = bias == 4;
+  const ValueId result = builder.Add(Op::attention_backward, nodes,
+                                     {{"scale", scale},
+                                      {"causal", int64_t{causal}},
+                                      {"score_gradient", int64_t{score_gradient}}});
   builder.Output(result, "dq");
   auto graph = builder.Build();
   INFO(graph.status());
@@ -401,7 +404,9 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
     reference_operands.push_back(&values[i]);
   }
   std::vector<void*> results;
-  for (const Shape& shape : {q, k, v}) {
+  std::vector<Shape> result_shapes = {q, k, v};
+  if (score_gradient) result_shapes.push_back({2, heads, T, Tk});
+  for (const Shape& shape : result_shapes) {
     call.results.push_back(Operand(shape, tokens_first));
     tensors.push_back(std::make_unique<DeviceTensor>(
         device.get(), dtype, std::vector<double>(static_cast<size_t>(Elements(shape)), 7.0)));
@@ -414,7 +419,7 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
   auto expected = EvaluateNode(*graph, result.node, reference_operands);
   INFO(expected.status());
   REQUIRE(expected.ok());
-  for (size_t r = 0; r < 3; ++r) {
+  for (size_t r = 0; r < results.size(); ++r) {
     const std::vector<double> found =
         Stored(call.results[r], tensors[shapes.size() + r]->Read(), true);
     double largest = 0, error = 0;

@@ -104,10 +104,14 @@ Case RandomCase(std::mt19937_64& random, DType dtype) {
   c.call.results = {Strided(random, {batch, heads, queries, dim}),
                     Strided(random, {batch, kv_heads, keys, dim}),
                     Strided(random, {batch, kv_heads, keys, v_dim})};
+  if (Between(random, 0, 1) == 1) {
+    c.call.results.push_back(Strided(random, {batch, heads, queries, keys}));
+  }
   for (AttentionOperand& result : c.call.results) result.offset = 0;
   c.text = absl::StrCat(Name(dtype), " Q[", absl::StrJoin(c.call.operands[kQ].shape, ","), "] V[",
                         absl::StrJoin(c.call.operands[kV].shape, ","), "] causal ", c.call.causal,
-                        " bias ", HasBias(c.call), " dropout ", c.call.variant);
+                        " bias ", HasBias(c.call), " dropout ", c.call.variant, " gradient of scores ",
+                        HasScoreGradient(c.call));
   return c;
 }
 
@@ -260,7 +264,7 @@ TEST_CASE(
     const Case c = RandomCase(random, kTypes[i % 4]);
     INFO("seed " << seed << ", case " << i << ": " << c.text);
     const Outcome outcome = Run(devices[Between(random, 0, 1)].get(), c, random);
-    for (size_t result = 0; result < 3; ++result) {
+    for (size_t result = 0; result < c.call.results.size(); ++result) {
       double largest = 1e-30;
       for (const double v : outcome.hosts[result]) {
         if (v != kUntouched) largest = std::max(largest, std::abs(v));
@@ -289,6 +293,7 @@ TEST_CASE("a kernel that reads scratch before anything is there is found by the 
   Case c = RandomCase(random, DType::kFp32);
   c.call.dropout_p = 0;
   c.call.operands.resize(6);
+  c.call.results.resize(3);
   c.dtypes.resize(6);
   AttentionKernels kernels{.workspace_bytes = 64};
   kernels.launches.push_back({.kernel = KernelsFromText(kReadsScratch)[0],

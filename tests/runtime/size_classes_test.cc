@@ -156,7 +156,11 @@ AttentionCall Attention(int64_t batch, int64_t queries, int64_t keys) {
                    q,
                    {.shape = {batch, 6, queries}, .strides = {6 * queries, queries, 1}},
                    {.shape = {batch, 1, queries, keys}, .strides = {0, 0, keys, 1}}};
-  call.results = {q, k, k};
+  call.results = {q,
+                  k,
+                  k,
+                  {.shape = {batch, 6, queries, keys},
+                   .strides = {6 * queries * keys, queries * keys, keys, 1}}};
   return call;
 }
 
@@ -178,6 +182,9 @@ TEST_CASE("other attention is timed by packed tensors in the same orders") {
   CHECK(made.operands[kAttentionBias].strides == std::vector<int64_t>{0, 0, 1024, 1});
   CHECK(made.results[0].shape == made.operands[1].shape);
   CHECK(made.results[2].shape == made.operands[2].shape);
+  CHECK(made.results[kScoreGradient].shape == Shape{6, 6, 512, 1024});
+  CHECK(made.results[kScoreGradient].strides ==
+        std::vector<int64_t>{6 * 512 * 1024, 512 * 1024, 1024, 1});
   CHECK(RepresentativeOf(made) == made);
   CHECK(RepresentativeOf(Attention(6, 520, 984)) == made);
   // Lengths that lines of a bias are not aligned for are of one class.

@@ -23,6 +23,8 @@ size_t AttentionSeed(const AttentionCall& call) {
 
 bool HasBias(const AttentionCall& call) { return AttentionSeed(call) > kAttentionBias; }
 
+bool HasScoreGradient(const AttentionCall& call) { return call.results.size() > kScoreGradient; }
+
 DropoutVariant DropoutOf(const AttentionCall& call) {
   const std::optional<DropoutVariant> variant = DropoutVariantOf(call.variant);
   RG_CHECK(call.dropout_p > 0 && variant.has_value());

@@ -23,7 +23,7 @@ struct AttentionCall {
   std::string variant;   // whose random numbers drop them out, of PyTorch's implementations
   // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any, with dropout seed and offset
   std::vector<AttentionOperand> operands;
-  std::vector<AttentionOperand> results;  // dQ, dK, dV
+  std::vector<AttentionOperand> results;  // dQ, dK, dV, dS [B,H,T,S] if it is asked for
   friend bool operator==(const AttentionCall&, const AttentionCall&) = default;
 };
 
@@ -34,6 +34,9 @@ AttentionCall AttentionOf(const Call& call);
 inline constexpr size_t kAttentionBias = 6;
 size_t AttentionSeed(const AttentionCall& call);  // with dropout; else the number of operands
 bool HasBias(const AttentionCall& call);
+// The place of dS, the gradient of the scores, which is that of a bias of their shape.
+inline constexpr size_t kScoreGradient = 3;
+bool HasScoreGradient(const AttentionCall& call);
 // Whose random numbers; of a call that drops out by a known generator.
 DropoutVariant DropoutOf(const AttentionCall& call);
 

@@ -71,8 +71,9 @@ int64_t Blocks(const Call& call) {
 
 std::string Describe(const Call& call) {
   const Shape &q = call.operands[1].shape, &k = call.operands[2].shape;
-  return absl::StrFormat("attention %dx%d heads, %d queries, %d keys, dim %d%s", q[0], q[1], q[2],
-                         k[2], q[3], call.attributes.Int("causal") != 0 ? ", causal" : "");
+  return absl::StrFormat("attention %dx%d heads, %d queries, %d keys, dim %d%s%s", q[0], q[1], q[2],
+                         k[2], q[3], call.attributes.Int("causal") != 0 ? ", causal" : "",
+                         call.results.size() > 3 ? ", gradient of scores" : "");
 }
 
 CallSizes Sizes(const Call& call) {
@@ -83,12 +84,13 @@ CallSizes Sizes(const Call& call) {
 
 }  // namespace
 
-// dQ lies like Q, dK like K, dV like V: the host's own order of heads and tokens.
+// dQ lies like Q, dK like K, dV like V: the host's own order of heads and tokens. dS as its reader
+// likes.
 const CallOp kAttentionCalls = {.op = Op::attention_backward,
                                 .name = "attention",
                                 .reads = HasUnitStride,
                                 .stores = StoresUnitStride,
-                                .result_like = [](int result) { return 1 + result; },
+                                .result_like = [](int result) { return result < 3 ? 1 + result : -1; },
                                 .stores_slices = true,
                                 .price = PriceCall,
                                 .blocks = Blocks,

@@ -142,8 +142,14 @@ AttentionTiles WithHeadsAtOnce(AttentionTiles tiles, const AttentionCall& call, 
 
 AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms) {
   const int64_t dim = call.operands[kQ].shape[3];
-  return WithHeadsAtOnce(
-      {.queries = QueryTileCandidates(dim)[0], .keys = KeyTileCandidates(dim)[0]}, call, sms);
+  const std::vector<AttentionTile> queries = QueryTileCandidates(dim);
+  auto tile = queries.begin();
+  // What dropout keeps and where the gradients of the scores go do not both fit beside the sums of
+  // a third warpgroup.
+  if (call.dropout_p > 0 && HasScoreGradient(call)) {
+    tile = std::find_if(tile, queries.end(), [](const AttentionTile& t) { return t.groups < 3; });
+  }
+  return WithHeadsAtOnce({.queries = *tile, .keys = KeyTileCandidates(dim)[0]}, call, sms);
 }
 
 }  // namespace retrograd

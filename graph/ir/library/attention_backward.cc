@@ -1,6 +1,7 @@
 // attention_backward: dO, Q, K, V, O [B,H,T,D], log-sum-exp [B,H,T], then a bias that broadcasts to
 // the scores [B,H,T,S] or none, then with dropout_p > 0 the random generator's seed and offset,
-// which are integers -> dQ, dK, dV.
+// which are integers -> dQ, dK, dV, then with score_gradient dS [B,H,T,S], the gradient of the
+// scores with their bias.
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
 #include "graph/ir/library/library_rows.h"
@@ -14,8 +15,8 @@ using Operands = LibraryOp::Operands;
 constexpr AttrRule kAttrs[] = {{"causal", AttrKind::kFlag, false},
                                {"dropout_p", AttrKind::kNumber, false},
                                {"scale", AttrKind::kNumber},
+                               {"score_gradient", AttrKind::kFlag, false},
                                {"variant", AttrKind::kString, false}};
-constexpr int kResults = 3;
 
 absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& attrs) {
   const TensorType &d_o = *operands[0], &q = *operands[1], &k = *operands[2], &v = *operands[3],
@@ -72,15 +73,17 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
       return misfit("the random generator's seed and offset have one element each");
     }
   }
+  const Shape scores = {batch, heads, queries, keys};
   if (operands.size() == 7 || operands.size() == 9) {
-    const Shape scores = {batch, heads, queries, keys};
     if (!IsFloat(operands[6]->dtype)) return bad_dtype("the bias is floating");
     const std::optional<Shape> both = BroadcastShapes(scores, operands[6]->shape);
     if (!both.has_value() || *both != scores) {
       return misfit(absl::StrCat("the bias has to broadcast to ", PrintInts(scores)));
     }
   }
-  return std::vector<TensorType>{q, k, v};
+  std::vector<TensorType> results = {q, k, v};
+  if (attrs.Int("score_gradient") != 0) results.push_back({q.dtype, scores});
+  return results;
 }
 
 // What stands behind the log-sum-exp broadcasts to the scores: its dims of more than 1 are theirs.
@@ -94,9 +97,9 @@ void TieToScores(int operand, const Shape& shape, LibraryDims& dims) {
   }
 }
 
-LibraryDims Dims(Operands tensors) {
+LibraryDims Dims(Operands tensors, int operands) {
   constexpr int kQ = 1, kK = 2, kV = 3;
-  const int operands = static_cast<int>(tensors.size()) - kResults;
+  const bool score_gradient = static_cast<int>(tensors.size()) > operands + 3;
   LibraryDims dims;
   for (int i : {0, 2, 3, 4, 5}) dims.equal.push_back({{kQ, 0}, {i, 0}});
   for (int i : {0, 4, 5}) {
@@ -105,7 +108,8 @@ LibraryDims Dims(Operands tensors) {
   }
   dims.equal.push_back({{kK, 2}, {kV, 2}});
   if (operands > 6) TieToScores(6, tensors[6]->shape, dims);
-  for (int r = 0; r < kResults; ++r) {
+  if (score_gradient) TieToScores(operands + 3, tensors[operands + 3]->shape, dims);
+  for (int r = 0; r < 3; ++r) {
     for (int d = 0; d < 4; ++d) dims.equal.push_back({{kQ + r, d}, {operands + r, d}});
   }
   return dims;

@@ -150,8 +150,8 @@ LibraryDims BatchOf(Operands tensors, int one, int other) {
   return dims;
 }
 
-LibraryDims BatchOfResult(Operands tensors) { return BatchOf(tensors, 0, 2); }
-LibraryDims BatchOfOperands(Operands tensors) { return BatchOf(tensors, 0, 1); }
+LibraryDims BatchOfResult(Operands tensors, int) { return BatchOf(tensors, 0, 2); }
+LibraryDims BatchOfOperands(Operands tensors, int) { return BatchOf(tensors, 0, 1); }
 
 }  // namespace
 

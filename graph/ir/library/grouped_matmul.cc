@@ -117,10 +117,10 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   return std::vector<TensorType>{{dtype, std::move(shape)}};
 }
 
-LibraryDims Dims(Operands tensors) {
+LibraryDims Dims(Operands tensors, int operands) {
   constexpr int kA = 0, kB = 1, kEnds = 2, kRowScales = 3, kColumnScales = 4;
-  const bool scaled = tensors.size() > 4;
-  const int result = scaled ? 5 : 3;
+  const bool scaled = operands > 3;
+  const int result = operands;
   LibraryDims dims;
   if (tensors[kB]->rank() == 3) {
     dims.equal = {

@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   return std::vector<TensorType>{{dtype, std::move(shape)}};
 }
 
-LibraryDims Dims(Operands tensors) {
+LibraryDims Dims(Operands tensors, int) {
   constexpr int kA = 0, kB = 1, kResult = 2;
   const int rank = tensors[kResult]->rank();
   LibraryDims dims;

@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
 }
 
 // The index's axes are the last of the source's, and the result has the first of these.
-LibraryDims Dims(Operands tensors) {
+LibraryDims Dims(Operands tensors, int) {
   constexpr int kIndex = 0, kSrc = 1, kResult = 2;
   const int rank = tensors[kSrc]->rank(), missing = rank - tensors[kIndex]->rank();
   LibraryDims dims;

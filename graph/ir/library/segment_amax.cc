@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   return std::vector<TensorType>{{x.dtype, std::move(shape)}};
 }
 
-LibraryDims Dims(Operands tensors) {
+LibraryDims Dims(Operands tensors, int) {
   constexpr int kX = 0, kEnds = 1, kResult = 2;
   // The axis that the attribute names has no dim of the other like it.
   LibraryDims dims;

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
 }
 
 // The number of indices and the attribute make the result's extent.
-LibraryDims Dims(Operands tensors) {
+LibraryDims Dims(Operands tensors, int) {
   LibraryDims dims;
   for (int tensor = 0; tensor < 2; ++tensor) {
     for (int d = 0; d < tensors[tensor]->rank(); ++d) dims.fixed.push_back({tensor, d});

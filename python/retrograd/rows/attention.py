@@ -2,8 +2,9 @@
 
 Operands: dO, Q, K, V, O [B, H, T, D] (K and V may have fewer heads), the natural logarithm of the
 sum of exponentials of the scaled scores [B, H, T] in fp32, then an additive bias if there is one.
-Where dropout_p > 0 the random generator's seed and offset follow. Results: dQ, dK, dV. `variant`
-names PyTorch's implementation: a dropout mask is only what that implementation draws again from its
+Where dropout_p > 0 the random generator's seed and offset follow. Results: dQ, dK, dV, and where a
+bias has a gradient that of the scores, whose sums over what the bias repeats are its gradient.
+`variant` names PyTorch's implementation: a dropout mask is only what that implementation draws again from its
 seed.
 `causal` aligns the mask with the top left corner.
 """
@@ -13,7 +14,7 @@ import torch
 from retrograd.aten_table import row
 
 
-def _attention(call, variant, grads, lse, *, dropout_p, causal, scale, bias=None, rng=()):
+def _attention(call, variant, grads, lse, *, dropout_p, causal, scale, bias=None, rng=(), bias_gradient=False):
     b = call.b
     _, q, k, v, _ = grads
     grads = [b.cast(x, q.dtype) for x in grads]
@@ -33,11 +34,20 @@ def _attention(call, variant, grads, lse, *, dropout_p, causal, scale, bias=None
         if not rng:
             raise call.error(f"dropout_p={dropout_p} without a recorded random seed")
         operands += rng
-    return b.node(
-        "attention_backward", operands, [(x.dtype, x.shape) for x in grads[1:4]],
+    types = [(x.dtype, x.shape) for x in grads[1:4]]
+    given = {}
+    if bias_gradient:
+        types.append((q.dtype, (*q.shape[:3], k.shape[2])))
+        given["score_gradient"] = 1
+    results = b.node(
+        "attention_backward", operands, types,
         scale=float(q.shape[3] ** -0.5 if scale is None else scale),
-        causal=int(causal), dropout_p=float(dropout_p), variant=variant,
+        causal=int(causal), dropout_p=float(dropout_p), variant=variant, **given,
     )  # fmt: skip
+    if not bias_gradient:
+        return results
+    repeated = [axis for axis in range(4) if bias.shape[axis] == 1]
+    return [*results[:3], b.cast(b.reduce("sum", results[3], repeated, keep=True), bias.dtype)]
 
 
 @row("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
@@ -60,10 +70,10 @@ def flash(call, do, q, k, v, o, lse, _, __, ___, ____, dropout_p, causal, seed, 
 def efficient(
     call, do, q, k, v, bias, o, lse, seed, offset, dropout_p, mask, causal=False, scale=None
 ):
-    call.unused_result(3, "the gradient of an attention bias")
     return _attention(
         call, "efficient", (do, q, k, v, o), lse,
         dropout_p=dropout_p, causal=causal, scale=scale, bias=bias, rng=(seed, offset),
+        bias_gradient=call.uses(3),
     )  # fmt: skip
 
 

@@ -60,17 +60,20 @@ def test_unknown_random_numbers_are_refused_with_what_to_do(tmp_path):
         ours.Backward(LIBRARY, path, "host")
 
 
-def captured(shape, kv_heads, p, causal, bias=None, backend=SDPBackend.CUDNN_ATTENTION):
+def captured(
+    shape, kv_heads, p, causal, bias=None, backend=SDPBackend.CUDNN_ATTENTION, dtype=torch.bfloat16
+):
     """The backward of one attention on a GPU, with what its forward saved and what PyTorch's own
-    backward gives for that."""
+    backward gives for that. A bias that requires a gradient is the last of its inputs."""
     torch.manual_seed(11)
     batch, heads, length, width = shape
-    like = {"device": "cuda", "dtype": torch.bfloat16, "requires_grad": True}
+    like = {"device": "cuda", "dtype": dtype, "requires_grad": True}
     # [batch, length, heads, width] in memory, as models have it.
     q, k, v = (torch.randn(batch, length, n, width, **like) for n in (heads, kv_heads, kv_heads))
-    weights = torch.randn(batch, heads, length, width, device="cuda", dtype=torch.bfloat16)
+    weights = torch.randn(batch, heads, length, width, device="cuda", dtype=dtype)
+    leaves = (q, k, v, bias) if bias is not None and bias.requires_grad else (q, k, v)
 
-    def loss(q, k, v):
+    def loss(q, k, v, bias=bias):
         o = scaled_dot_product_attention(
             q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=bias, dropout_p=p,
             is_causal=causal, enable_gqa=heads != kv_heads,
@@ -78,7 +81,7 @@ def captured(shape, kv_heads, p, causal, bias=None, backend=SDPBackend.CUDNN_ATT
         return (o.float() * weights.float()).sum()
 
     with sdpa_kernel(backend):
-        (result,) = captured_backwards(loss, (q, k, v), keep_on_device=True)
+        (result,) = captured_backwards(loss, leaves, keep_on_device=True)
     graph, constants = translate(result, "dropout")
     inputs = [i.recorded for i in result.inputs]
     return result, graph, inputs + [t.cuda() for t in constants.values()]

@@ -77,17 +77,21 @@ def layer_norm_samples():
 
 
 def attention(heads, kv_heads, bias=None, causal=True, scale=None, keys=7, dtype=F32):
-    """dO, Q, K, V, O, log-sum-exp and the expected (dQ, dK, dV), by definition, in float64."""
+    """dO, Q, K, V, O, log-sum-exp and the expected (dQ, dK, dV), with a bias its gradient too, by
+    definition, in float64."""
     q = f(2, heads, 7, 8).double().requires_grad_()
     k, v = (f(2, kv_heads, keys, 8).double().requires_grad_() for _ in range(2))
     wide_k, wide_v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
     scores = (8**-0.5 if scale is None else scale) * q @ wide_k.mT
-    scores = scores if bias is None else scores + bias.double()
+    if bias is not None:
+        bias = bias.double().requires_grad_()
+        scores = scores + bias
     if causal:
         scores = scores.masked_fill(~torch.ones(7, keys).tril().bool(), -INF)
     lse, o = scores.logsumexp(-1), scores.softmax(-1) @ wide_v
     do = f(*o.shape).double()
-    gradients = torch.autograd.grad(o, (q, k, v), do)
+    leaves = (q, k, v) if bias is None else (q, k, v, bias)
+    gradients = torch.autograd.grad(o, leaves, do)
     tensors = [t.detach().to(dtype).contiguous() for t in (do, q, k, v, o)]
     return tensors, lse.detach().float(), tuple(g.to(dtype) for g in gradients)
 
@@ -100,7 +104,7 @@ def flash_cpu_samples():
     return [
         ((*plain, lse, 0.0, True), {}, results),
         ((*grouped, grouped_lse, 0.0, True), {"scale": 0.3}, grouped_results),
-        ((*biased, biased_lse, 0.0, False), {"attn_mask": bias}, biased_results),
+        ((*biased, biased_lse, 0.0, False), {"attn_mask": bias}, biased_results[:3]),
     ]
 
 
@@ -112,14 +116,18 @@ def flash_samples():
 
 
 def efficient_samples():
-    """The log-sum-exp is padded to a multiple of 32 with infinities."""
-    bias = f(2, 4, 7, 7)
-    (do, q, k, v, o), lse, results = attention(4, 4, bias, causal=False)
-    padded = torch.full((2, 4, 32), INF)
-    padded[..., :7] = lse
-    seed = torch.zeros((), dtype=I64)
-    rest = (padded, seed, seed, 0.0, [True, True, True, False], False)
-    return [((do, q, k, v, bias, o, *rest), {}, (*results, None))]
+    """The log-sum-exp is padded to a multiple of 32 with infinities. A bias that is the same for
+    all heads has the sum of their scores' gradients."""
+    seed, samples = torch.zeros((), dtype=I64), []
+    for shape, learned in [((2, 4, 7, 7), False), ((2, 4, 7, 7), True), ((2, 1, 7, 7), True)]:
+        bias = f(*shape)
+        (do, q, k, v, o), lse, results = attention(4, 4, bias, causal=False)
+        padded = torch.full((2, 4, 32), INF)
+        padded[..., :7] = lse
+        rest = (padded, seed, seed, 0.0, [True, True, True, learned], False)
+        expected = (*results[:3], results[3] if learned else None)
+        samples.append(((do, q, k, v, bias, o, *rest), {}, expected))
+    return samples
 
 
 def cudnn_samples():

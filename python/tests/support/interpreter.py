@@ -262,7 +262,7 @@ def _attention_backward(x, attrs, types):
     dk = attrs["scale"] * ds.transpose(2, 3) @ q
     dv = p.transpose(2, 3) @ do
     dk, dv = (t.reshape(k.shape[0], k.shape[1], group, *k.shape[2:]).sum(2) for t in (dk, dv))
-    return [t.to(d) for t, (d, _) in zip((dq, dk, dv), types)]
+    return [t.to(d) for t, (d, _) in zip((dq, dk, dv, ds), types)]
 
 
 def _composite(function):

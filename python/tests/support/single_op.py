@@ -54,6 +54,7 @@ def translate_op(name, args, kwargs=None, results=None):
             output = graph.call_function(operator.getitem, (node, i))
             output.meta["val"] = result
         outputs.append(capture.CapturedOutput(output, f"output_{i}", result.dtype, (), result))
+    graph.output(tuple(o.node for o in outputs))
     captured = capture.CapturedBackward(graph, inputs, outputs, schema.Graph().numerics)
     translated, constants = translate.translate(captured, name)
     assert not constants

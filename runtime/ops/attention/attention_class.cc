@@ -51,6 +51,10 @@ AttentionCall RepresentativeOf(const AttentionCall& call) {
   for (const size_t place : {2, 3}) resize(&made.operands[place], keys);
   resize(&made.results[0], queries);
   for (const size_t place : {1, 2}) resize(&made.results[place], keys);
+  if (HasScoreGradient(made)) {
+    made.results[kScoreGradient].shape[3] = keys;
+    resize(&made.results[kScoreGradient], queries);
+  }
   if (HasBias(made)) {
     CallTensor& bias = made.operands[kAttentionBias];
     const size_t rank = bias.shape.size();

@@ -38,6 +38,7 @@ absl::Status CudnnRefusal(const AttentionCall& call, const AttentionFacts& facts
   if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) {
     return refuse("takes bf16 and fp16 only");
   }
+  if (HasScoreGradient(call)) return refuse("gives no gradient of scores");
   const int64_t dim = call.operands[kQ].shape[3], v_dim = call.operands[kV].shape[3];
   if (dim % 8 != 0 || v_dim % 8 != 0) {
     return refuse(absl::StrFormat("takes head sizes that 8 divides, not %d and %d", dim, v_dim));
@@ -164,7 +165,7 @@ void Describe(const AttentionCall& call, const AttentionFacts& facts, bool deter
 
 CudnnRequest CudnnAttentionRequest(const AttentionCall& call, const AttentionFacts& facts,
                                    const CudnnAttentionOptions& options) {
-  RG_CHECK(call.operands.size() >= kBias && call.results.size() == 3);
+  RG_CHECK(call.operands.size() >= kBias && call.results.size() >= 3);
   RG_CHECK(facts.operand_dtypes.size() == call.operands.size());
   CudnnRequest request{.shape = ShapeOf(call),
                        .key = absl::StrCat(options.deterministic, " ", Key(call, facts))};

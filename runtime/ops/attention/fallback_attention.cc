@@ -80,7 +80,7 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
         arg.bytes = SpanOf(call.operands[place]) * SizeBytes(facts.operand_dtypes[place]);
         arg.alignment = facts.operand_alignment.empty() ? SizeBytes(facts.operand_dtypes[place])
                                                         : facts.operand_alignment[place];
-      } else if (place < operands + 3) {
+      } else if (place < operands + call.results.size()) {
         arg.bytes = SpanOf(call.results[place - operands]) * SizeBytes(call.dtype);
         arg.alignment = SizeBytes(call.dtype);
         arg.contents = Contents::kFresh;
@@ -112,7 +112,7 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
                                                         const AttentionTarget& target) {
   const absl::Span<const DType> operand_dtypes = facts.operand_dtypes;
   RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
-  RG_CHECK(call.results.size() == 3);
+  RG_CHECK(call.results.size() == 3 || call.results.size() == 4);
   for (const DType dtype : operand_dtypes.first(AttentionSeed(call))) {
     if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));
   }

@@ -48,7 +48,7 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
                                                         const AttentionTarget& target);
 
 // The addresses by slot.
-using FallbackAttentionTable = std::array<void*, 13>;
+using FallbackAttentionTable = std::array<void*, 14>;
 FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers, void* scratch);
 
 // The launches, in order, with their addresses.

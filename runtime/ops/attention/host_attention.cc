@@ -1,6 +1,6 @@
 // With S = scale Q·Kᵀ + bias, P = exp(S - lse) (0 where masked), O = P·V:
 //   dV = (P ∘ M)ᵀ·dO,  dP = M ∘ dO·Vᵀ,  D_i = Σ_j dO_ij O_ij,  dS = P ∘ (dP - D),  dQ = scale dS·K,
-//   dK = scale dSᵀ·Q
+//   dK = scale dSᵀ·Q, and dS itself where it is a result
 // (Dao, FlashAttention-2, algorithm 2), here for blocks of rows of Q against all of K. Query heads
 // that share a key head (grouped queries) add up in dK and dV. The causal mask is aligned at the
 // top left: query i sees keys 0 .. i. M is 1, or with dropout 1 / (1 - p) for what is kept and 0
@@ -178,6 +178,7 @@ class Backward {
     Gemm(true, false, s_.keys, s_.dim, rows, scale, m_.ds, m_.q, C{1}, m_.dk);
     Gemm(false, false, rows, s_.dim, s_.keys, scale, m_.ds, m_.k, C{0}, m_.dq);
     WriteResult(kDQ, b, h, first, rows, s_.dim, m_.dq);
+    if (HasScoreGradient(call_)) WriteResult(kScoreGradient, b, h, first, rows, s_.keys, m_.ds);
   }
 
   // Scores to probabilities as far as they are kept, dP to dS, of one row.
@@ -213,7 +214,7 @@ class Backward {
     Read(pointers_.operands[which], pointers_.operand_dtypes[which], t.offset,
          StridesOf(t, missing), b, h, first, rows, cols, to);
   }
-  void WriteResult(int which, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols,
+  void WriteResult(size_t which, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols,
                    const C* from) {
     Write(call_.results[which], call_.dtype, pointers_.results[which], b, h, first, rows, cols,
           from);
@@ -229,10 +230,10 @@ class Backward {
 
 absl::StatusOr<int64_t> HostAttentionScratchBytes(const AttentionCall& call) {
   const size_t seed = AttentionSeed(call);
-  if (seed < 6 || seed > 7 || call.results.size() != 3) {
+  if (seed < 6 || seed > 7 || call.results.size() < 3 || call.results.size() > 4) {
     return absl::UnimplementedError(absl::StrFormat(
-        "attention_backward %%%d with %d operands and %d results: the host computes dQ, dK, dV "
-        "from dO, Q, K, V, O, log-sum-exp and at most a bias, and dropout's seed and offset",
+        "attention_backward %%%d with %d operands and %d results: the host computes dQ, dK, dV, "
+        "and dS, from dO, Q, K, V, O, log-sum-exp and at most a bias, and dropout's seed and offset",
         Index(call.node), call.operands.size(), call.results.size()));
   }
   for (size_t i = 0; i < seed; ++i) {
