@@ -256,9 +256,11 @@ BATCHES = {
     "vit_small_b64": image_model("vit_small_patch16_224", 64, channels_last=False),
     "mobilenetv3_b64": image_model("mobilenetv3_large_100", 64),
 }
+# Attention with a learned bias. Measured where its name is asked for.
+BIASED = {"beit_base_b16": image_model("beit_base_patch16_224", 16, channels_last=False)}
 HELD_OUT = held_out.models(image_model, language_model)
 KEPT = {**TINY, **FULL_SIZE}
-MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **HELD_OUT}
+MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **BIASED, **HELD_OUT}
 # In their own dtype: IMAGES by what they measure, and Fourier transforms because CUDA has none of
 # bf16.
 WITHOUT_AUTOCAST = {*IMAGES, "fnet_b8"}

@@ -131,10 +131,15 @@ class Writer {
                  {"kColumns", tile.columns},
                  {"kStages", tile.stages},
                  {"kSharing", heads_ / kv_heads_},
+                 {"kOwnQueries", writes_workspace ? 1 : 0},
+                 {"kBiased", HasBias(call_) ? 1 : 0},
                  {"kCausal", call_.causal ? 1 : 0}});
     w.out().Line("constexpr int kThreads = ", tile.warps * tile.groups, " * RG_WARP;");
     for (const int operand : operands) {
       if (operand == kO || operand == kLse || operand == kBias) Loads(w, operand);
+    }
+    if (!HasBias(call_)) {
+      w.out().Line("const auto load_bias = [](int, int, int, int) { return sum_t(0); };");
     }
     for (const int result : results) Stores(w, result);
     Scores(w);
@@ -216,12 +221,12 @@ class Writer {
     const Spelling& spelling = SpellingOf(dialect_);
     const bool wide = ComputeType(call_.dtype) == DType::kFp64;
     w.out().Line("// A query that sees no key has a log-sum-exp of minus infinity.");
-    w.out().Open("const auto weight_of = [&]([[maybe_unused]] int b, [[maybe_unused]] int h, ",
-                 "int i, int j, sum_t product, sum_t row_lse)");
+    w.out().Open("const auto weight_of = [&](int i, int j, sum_t product, ",
+                 "[[maybe_unused]] sum_t added, sum_t row_lse)");
     w.out().Line("if (i >= queries || j >= keys || (kCausal && j > i) || row_lse == -",
                  wide ? spelling.infinity_f64 : spelling.infinity_f32, ") return sum_t(0);");
     w.out().Line("return sum_t(", wide ? "rg_exp" : "rg_exp_or_zero", "(product * scale",
-                 HasBias(call_) ? " + load_bias(b, h, i, j)" : "", " - row_lse));");
+                 HasBias(call_) ? " + added" : "", " - row_lse));");
     w.out().Close(";");
     if (call_.dropout_p > 0) w.out().Line(DropoutText(call_, dialect_));
     w.out().Open("const auto share_of = [&]([[maybe_unused]] int head_number, ",

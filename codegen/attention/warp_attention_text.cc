@@ -16,11 +16,24 @@ const char kWarpAttentionThreads[] = R"(
   };
 )";
 
-// Of a step: the next one's rows are sent for, and both products of the scores are made.
+// Of a step: the next one's rows and the bias are sent for, and both products of the scores are made.
 const char kWarpAttentionScores[] = R"(
     if (kStages > 1) {
       if (step + 1 < steps) fetch(step + 1);
       RG_COPIES_SENT();
+    }
+    [[maybe_unused]] sum_t added[kTilesS][tile_t::elements] = {};
+    if (kBiased) {
+      RG_UNROLL
+      for (int n = 0; n < kTilesS; ++n) {
+        RG_UNROLL
+        for (int e = 0; e < tile_t::elements; ++e) {
+          const int own = row0 + warp_row + rg_tile_row(lane, e);
+          const int other = first + group * (16 * kTilesS) + 16 * n + rg_tile_column(lane, e);
+          const int i = kOwnQueries ? own : other, j = kOwnQueries ? other : own;
+          added[n][e] = load_bias(batch, head, i < queries ? i : queries - 1, j < keys ? j : keys - 1);
+        }
+      }
     }
     tile_t scores[1][kTilesS], gradients[1][kTilesS];
     rg_clear_tiles(scores);
@@ -76,6 +89,7 @@ const char kWarpAttentionQueries[] = R"(
   rg_clear_tiles(sums);
   for (int step = 0; step < steps; ++step) {
     const int stage = kPassing + (kStages > 1 ? step % kStages * kStage : 0);
+    const int first = step * kColumns;
 )";
 
 // Of a step: the gradients of the scores, for all threads that share its rows.
@@ -86,8 +100,8 @@ const char kWarpAttentionScoreGradients[] = R"(
       for (int e = 0; e < tile_t::elements; ++e) {
         const int row = warp_row + rg_tile_row(lane, e);
         const int column = group * (16 * kTilesS) + 16 * n + rg_tile_column(lane, e);
-        const int i = row0 + row, j = step * kColumns + column;
-        const sum_t weight = weight_of(batch, head, i, j, scores[0][n].at[e], lse_of[e]);
+        const int i = row0 + row, j = first + column;
+        const sum_t weight = weight_of(i, j, scores[0][n].at[e], added[n][e], lse_of[e]);
         const sum_t share = share_of(head_number, i, j);
         rg_store(tiles, kNumbers + row * kPitchS + column,
                  weight == 0 ? sum_t(0) : weight * (gradients[0][n].at[e] * share - delta_of[e]));
@@ -101,7 +115,7 @@ const char kWarpAttentionStoredScores[] = R"(
     constexpr int kOwnColumns = 16 * kTilesS;
     for (int n = lane; n < 16 * kOwnColumns; n += RG_WARP) {
       const int row = warp_row + n / kOwnColumns, column = group * kOwnColumns + n % kOwnColumns;
-      const int i = row0 + row, j = step * kColumns + column;
+      const int i = row0 + row, j = first + column;
       if (i < queries && j < keys) {
         store_d_s(batch, head, i, j, static_cast<sum_t>(rg_load(tiles, kNumbers + row * kPitchS + column)));
       }
@@ -193,7 +207,7 @@ const char kWarpAttentionKeysEnd[] = R"(
         const int column = group * (16 * kTilesS) + 16 * n + rg_tile_column(lane, e);
         const int i = first + column, j = row0 + row, to = row * kPitchS + column;
         const sum_t weight =
-            weight_of(batch, head, i, j, scores[0][n].at[e], numbers[at + kColumns + column]);
+            weight_of(i, j, scores[0][n].at[e], added[n][e], numbers[at + kColumns + column]);
         const sum_t share = share_of(batch * heads + head, i, j);
         rg_store(tiles, kWeights + to, weight * share);
         rg_store(tiles, kNumbers + to,

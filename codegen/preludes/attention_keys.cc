@@ -153,9 +153,7 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
             const int key = row + 8 * (n >> 1);
             seen = !(causal && query < key);
             if constexpr (Bias::given) {
-              if (seen && query < s.queries && key < s.keys) {
-                x += 1.4426950408889634f * rg_bias_at(bias, batch, h, query, key);
-              }
+              x += 1.4426950408889634f * rg_bias_near(bias, batch, h, query, key, s);
             }
           }
           p[4 * i + n] = rg_near_exp2(x);

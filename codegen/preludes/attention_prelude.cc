@@ -243,8 +243,12 @@ RG_INLINE bool rg_seen_by_any(const rg_block_kinds<given>& kinds, int j) {
   for (int r = 0; r < groups; ++r) any |= rg_kind_at(kinds, r, j);
   return any != 0;
 }
+// Of what lies behind the last row or key, which counts for nothing, that of the last one: loads
+// that depend on no condition wait for each other's data together.
 template <typename Bias>
-RG_INLINE float rg_bias_at(const Bias& bias, int batch, int head, int query, int key) {
+RG_INLINE float rg_bias_near(const Bias& bias, int batch, int head, int query, int key,
+                             const rg_attention_sizes& s) {
+  query = query < s.queries ? query : s.queries - 1, key = key < s.keys ? key : s.keys - 1;
   return static_cast<float>(rg_load(bias.data, batch * bias.batch + head * bias.head +
                                                    query * bias.query + key * bias.key));
 }

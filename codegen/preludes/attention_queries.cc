@@ -152,6 +152,17 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       rg_products_sent();
       rg_scores<T, dim, shape::rows>(g, do_tile, k_tile + shape::tile_bytes);
       rg_products_sent();
+      // Loads of the bias are under way while the products are made.
+      constexpr bool adds = Bias::given && decltype(masked)::value;
+      float added[adds ? rg_tile / 2 : 1];
+      if constexpr (adds) {
+#pragma unroll
+        for (int i = 0; i < rg_tile / 2; ++i) {
+          const int key = j * rg_tile + (i >> 2) * 8 + lane % 4 * 2 + (i & 1);
+          const int query = row + 8 * ((i >> 1) & 1);
+          added[i] = rg_bias_near(bias, batch, head, query, key, s);
+        }
+      }
       unsigned kept = ~0u;
       if constexpr (Dropout::given) {
         kept = rg_kept_by_queries(dropout, work.head, row, j * rg_tile, lane);
@@ -167,11 +178,7 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
           const int key = j * rg_tile + (i >> 2) * 8 + lane % 4 * 2 + (i & 1);
           const int query = row + 8 * ((i >> 1) & 1);
           seen = key < s.keys && !(causal && key > query);
-          if constexpr (Bias::given) {
-            if (seen && query < s.queries) {
-              x += 1.4426950408889634f * rg_bias_at(bias, batch, head, query, key);
-            }
-          }
+          if constexpr (adds) x += 1.4426950408889634f * added[i];
         }
         p[i] = rg_near_exp2(x);
         if (!seen) p[i] = 0;

@@ -185,17 +185,20 @@ std::vector<AttentionTiles> TilesOf(const AttentionCall& call) {
   return all;
 }
 
-TEST_CASE("the fastest tiles come first, and every tile declares the shared memory it is said to") {
+TEST_CASE("tiles are chosen of the candidates, which declare the shared memory they are said to") {
   for (const int64_t dim : {64, 128}) {
     const AttentionCall call = CallOf({.queries = 1000, .keys = 600, .dim = dim});
     const AttentionTiles chosen = ChooseAttentionTiles(call, 132);
     CHECK(chosen.queries.Print() ==
-          (dim == 64 ? "rows=192 stages=3 own=2 heads=8" : "rows=128 stages=2 own=1 heads=8"));
+          (dim == 64 ? "rows=128 stages=6 own=2 heads=8" : "rows=128 stages=2 own=1 heads=8"));
     CHECK(chosen.keys.Print() ==
           (dim == 64 ? "rows=128 stages=5 own=2 held heads=4" : "rows=128 stages=2 own=1 heads=4"));
     const std::vector<AttentionTiles> all = TilesOf(call);
     CHECK(all.size() == (dim == 64 ? 9 : 2));
-    CHECK(all[0] == chosen);
+    CHECK(std::any_of(all.begin(), all.end(), [&](const AttentionTiles& tiles) {
+      return tiles.queries == chosen.queries;
+    }));
+    CHECK(all[0].keys == chosen.keys);
     for (const AttentionTiles& tiles : all) {
       INFO(tiles.queries.Print() << "; " << tiles.keys.Print());
       const AttentionKernels kernels = EmitTiledAttention(call, DTypes(call), tiles);
@@ -210,6 +213,19 @@ TEST_CASE("the fastest tiles come first, and every tile declares the shared memo
       CHECK(queries.blocks == 2 * 4 * ((1000 + rows - 1) / rows));
     }
   }
+}
+
+TEST_CASE("a block has as many queries as waste least, and fewer where more is held for each") {
+  const auto rows = [](const Case& c) { return ChooseAttentionTiles(CallOf(c), 132).queries.rows(); };
+  // Two blocks of 128 for a picture's 197, one of 192 where that is all; long ones by three groups.
+  CHECK(rows({.batch = 64, .queries = 197, .keys = 197, .causal = false}) == 128);
+  CHECK(rows({.batch = 64, .queries = 192, .keys = 192, .causal = false}) == 192);
+  CHECK(rows({.batch = 64, .queries = 512, .keys = 512, .causal = false}) == 128);
+  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096}) == 192);
+  CHECK(rows({.batch = 2, .queries = 1024, .keys = 1024}) == 128);  // few blocks
+  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .bias = true}) == 128);
+  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .score_gradient = true}) == 128);
+  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .dim = 128}) == 128);
 }
 
 TEST_CASE("every tile compiles for sm_90a without spills, and products wait for no other") {

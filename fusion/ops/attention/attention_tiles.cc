@@ -1,6 +1,7 @@
 #include "fusion/ops/attention/attention_tiles.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -13,8 +14,14 @@ enum { kQ = 1, kK = 2 };  // operands
 
 constexpr int64_t kSharedBytes = int64_t{227} << 10;  // of a block on sm_90, by opt-in
 constexpr int kMostStages = 6;                        // more hide no more
+// The time of a block of three warpgroups over that of one of two, box by box. With what a block
+// does but once it is fitted to 31 shapes: the faster of both is chosen, or one that takes at most
+// 0.5% longer (bench/results/attention_tiles_h200.json).
+constexpr double kThreeGroups = 1.31;
 // What a block does but once, in boxes.
-constexpr int64_t kBlockCost = 3;
+int64_t BlockCost(const AttentionTile& tile) { return 1 + tile.groups; }
+
+constexpr int64_t kMostNumbers = 100'000;  // of blocks; above, the end does not matter
 
 int64_t SharedBytes(const AttentionTile& tile, int64_t dim, int kept, int64_t numbers) {
   const int64_t boxes = 2 * kAttentionBox * dim * 2, rows = tile.rows() * dim * 2;
@@ -40,7 +47,6 @@ double Imbalance(int64_t heads, absl::Span<const int64_t> costs, int64_t chunk, 
 }
 
 int64_t HeadsAtOnce(int64_t heads, absl::Span<const int64_t> costs, int64_t sms) {
-  constexpr int64_t kMostNumbers = 100'000;  // above, the end does not matter
   constexpr int64_t kChunks[] = {16, 24, 32, 48, 64, 96, 128, 192, 256, 384};
   const int64_t numbers = heads * static_cast<int64_t>(costs.size());
   if (numbers > kMostNumbers) return std::min<int64_t>(heads, 64);
@@ -59,7 +65,7 @@ std::vector<int64_t> QueryCosts(const AttentionTile& tile, const AttentionCall& 
   const int64_t queries = call.operands[kQ].shape[2], keys = call.operands[kK].shape[2];
   std::vector<int64_t> costs;
   for (int64_t end = CeilDiv(queries, tile.rows()) * tile.rows(); end > 0; end -= tile.rows()) {
-    costs.push_back(kBlockCost + CeilDiv(call.causal ? std::min(end, keys) : keys, kAttentionBox));
+    costs.push_back(BlockCost(tile) + CeilDiv(call.causal ? std::min(end, keys) : keys, kAttentionBox));
   }
   return costs;
 }
@@ -71,7 +77,7 @@ std::vector<int64_t> KeyCosts(const AttentionTile& tile, const AttentionCall& ca
   std::vector<int64_t> costs;
   for (int64_t first = 0; first < k[2]; first += tile.rows()) {
     const int64_t passed = call.causal ? std::min(first / kAttentionBox, query_boxes) : 0;
-    costs.push_back(kBlockCost + q[1] / k[1] * (query_boxes - passed));
+    costs.push_back(BlockCost(tile) + q[1] / k[1] * (query_boxes - passed));
   }
   return costs;
 }
@@ -130,6 +136,21 @@ std::vector<AttentionTile> KeyTileCandidates(int64_t dim) {
   return list;
 }
 
+namespace {
+
+// What the busiest of `sms` blocks does, in boxes of two warpgroups.
+double QueriesCost(const AttentionTile& tile, const AttentionCall& call, int64_t sms) {
+  const Shape& q = call.operands[kQ].shape;
+  const std::vector<int64_t> costs = QueryCosts(tile, call);
+  const int64_t heads = q[0] * q[1], numbers = heads * static_cast<int64_t>(costs.size());
+  const double imbalance =
+      numbers > kMostNumbers ? 1 : Imbalance(heads, costs, tile.heads_at_once, sms);
+  const int64_t sum = std::accumulate(costs.begin(), costs.end(), int64_t{0});
+  return static_cast<double>(heads * sum) * imbalance * (tile.groups == 3 ? kThreeGroups : 1);
+}
+
+}  // namespace
+
 AttentionTiles WithHeadsAtOnce(AttentionTiles tiles, const AttentionCall& call, int64_t sms) {
   const int64_t blocks = std::max<int64_t>(sms, 2) / 2 * 2;
   const int64_t batch = call.operands[kQ].shape[0];
@@ -142,14 +163,19 @@ AttentionTiles WithHeadsAtOnce(AttentionTiles tiles, const AttentionCall& call, 
 
 AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms) {
   const int64_t dim = call.operands[kQ].shape[3];
-  const std::vector<AttentionTile> queries = QueryTileCandidates(dim);
-  auto tile = queries.begin();
-  // What dropout keeps and where the gradients of the scores go do not both fit beside the sums of
-  // a third warpgroup.
-  if (call.dropout_p > 0 && HasScoreGradient(call)) {
-    tile = std::find_if(tile, queries.end(), [](const AttentionTile& t) { return t.groups < 3; });
-  }
-  return WithHeadsAtOnce({.queries = *tile, .keys = KeyTileCandidates(dim)[0]}, call, sms);
+  // The first candidates for each number of warpgroups are the fastest.
+  const auto with = [&](bool three) {
+    const std::vector<AttentionTile> list = QueryTileCandidates(dim);
+    const auto tile = std::find_if(list.begin(), list.end(), [&](const AttentionTile& t) {
+      return (t.groups == 3) == three;
+    });
+    return WithHeadsAtOnce({.queries = *tile, .keys = KeyTileCandidates(dim)[0]}, call, sms);
+  };
+  const AttentionTiles two = with(false);
+  // A bias under way and places of the scores' gradients do not fit beside the sums of three.
+  if (dim != 64 || HasBias(call) || HasScoreGradient(call)) return two;
+  const AttentionTiles three = with(true);
+  return QueriesCost(three.queries, call, sms) < QueriesCost(two.queries, call, sms) ? three : two;
 }
 
 }  // namespace retrograd

@@ -83,7 +83,8 @@ def captured(
     with sdpa_kernel(backend):
         (result,) = captured_backwards(loss, leaves, keep_on_device=True)
     graph, constants = translate(result, "dropout")
-    inputs = [i.recorded for i in result.inputs]
+    # Efficient attention keeps its seed and offset in the host's memory.
+    inputs = [i.recorded.cuda() for i in result.inputs]
     return result, graph, inputs + [t.cuda() for t in constants.values()]
 
 
