@@ -1,6 +1,6 @@
 // Attention's backward on Hopper's tensor cores (codegen/preludes/attention_prelude.h): bf16 or
-// fp16, heads of 64 or 128, causal or not, groups of heads that share keys, any lengths, a bias, the
-// gradient of the scores. Sums have a fixed order: two runs give the same bits.
+// fp16, heads of 64 or 128, causal or not, groups of heads that share keys, any lengths, a bias,
+// the gradient of scores. Sums have a fixed order: two runs give the same bits.
 #ifndef RETROGRAD_CODEGEN_ATTENTION_EMIT_TILED_ATTENTION_H_
 #define RETROGRAD_CODEGEN_ATTENTION_EMIT_TILED_ATTENTION_H_
 
