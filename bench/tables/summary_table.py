@@ -12,7 +12,7 @@ RESULTS = pathlib.Path(__file__).resolve().parents[2] / "bench/results"
 # What a folder's models are.
 FOLDERS = {
     "training_nvidia_h100": "image models, batch 1 to 8",
-    "training_transformers_nvidia_h100": "golf, GPT-2, BERT, Llama, BEiT",
+    "training_transformers_nvidia_h100": "golf, GPT-2, BERT, Llama",
     "training_b64_nvidia_h100": "image models, batch 64",
     "training_held_out_nvidia_h100": "other networks of timm and transformers",
     "training_nvidia_h200": "transformers and image models",

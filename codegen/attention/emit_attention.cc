@@ -181,7 +181,8 @@ class Writer {
       Argument(first_result + result, true, StorageName(call_.dtype), kResultNames[result]);
     }
     // The second kernel reads what the first has written.
-    Argument(first_result + static_cast<int>(call_.results.size()), results[0] == kDQ, ComputeName(call_.dtype), "workspace");
+    Argument(first_result + static_cast<int>(call_.results.size()), results[0] == kDQ,
+             ComputeName(call_.dtype), "workspace");
     if (call_.dropout_p > 0) Dropout();
     out_.Line("typedef ", ComputeName(call_.dtype), " real;");
     out_.Line("const int t = RG_THREAD;");

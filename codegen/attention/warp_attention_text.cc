@@ -16,7 +16,8 @@ const char kWarpAttentionThreads[] = R"(
   };
 )";
 
-// Of a step: the next one's rows and the bias are sent for, and both products of the scores are made.
+// Of a step: the next one's rows and the bias are sent for, and both products of the scores are
+// made.
 const char kWarpAttentionScores[] = R"(
     if (kStages > 1) {
       if (step + 1 < steps) fetch(step + 1);

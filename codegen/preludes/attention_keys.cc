@@ -153,6 +153,7 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
             const int key = row + 8 * (n >> 1);
             seen = !(causal && query < key);
             if constexpr (Bias::given) {
+              seen = seen && query < s.queries;  // its bias may be no number
               x += 1.4426950408889634f * rg_bias_near(bias, batch, h, query, key, s);
             }
           }

@@ -138,15 +138,21 @@ TEST_CASE("a bias costs a look at each of its tiles, once for what it repeats") 
 TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait for no other") {
   RG_NEEDS_COMPILER(CudaCompilerAvailable());
   for (const Case& c :
-       {Case{}, Case{.queries = 64, .dtype = DType::kFp16, .causal = false},
+       {Case{},
+        Case{.queries = 64, .dtype = DType::kFp16, .causal = false},
         Case{.dtype = DType::kFp16, .causal = false, .bias = true},
-        Case{.queries = 2048, .keys = 2048, .bias = true}, Case{.dim = 128},
+        Case{.queries = 2048, .keys = 2048, .bias = true},
+        Case{.dim = 128},
         Case{.queries = 2048, .keys = 2048, .dim = 128, .causal = false, .bias = true},
-        Case{.dim = 128, .dtype = DType::kFp16, .bias = true}, Case{.dropout = "cudnn"},
-        Case{.dropout = "flash"}, Case{.dropout = "efficient"},
+        Case{.dim = 128, .dtype = DType::kFp16, .bias = true},
+        Case{.dropout = "cudnn"},
+        Case{.dropout = "flash"},
+        Case{.dropout = "efficient"},
         Case{.causal = false, .bias = true, .dropout = "cudnn"},
-        Case{.dim = 128, .dropout = "cudnn"}, Case{.dim = 128, .dropout = "flash"},
-        Case{.dim = 128, .dropout = "efficient"}, Case{.causal = false, .dropout = "flash"},
+        Case{.dim = 128, .dropout = "cudnn"},
+        Case{.dim = 128, .dropout = "flash"},
+        Case{.dim = 128, .dropout = "efficient"},
+        Case{.causal = false, .dropout = "flash"},
         Case{.causal = false, .dropout = "efficient"},
         Case{.causal = false, .bias = true, .score_gradient = true},
         Case{.keys = 197, .bias = true, .score_gradient = true},
@@ -154,8 +160,7 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
         Case{.dim = 128, .causal = false, .bias = true, .score_gradient = true},
         Case{.bias = true, .score_gradient = true, .dropout = "efficient"}}) {
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias " : " ")
-               << (c.score_gradient ? "gradient of scores " : "")
-               << c.dropout);
+               << (c.score_gradient ? "gradient of scores " : "") << c.dropout);
     const AttentionCall call = CallOf(c);
     auto made = AttentionLaunches(call, {DTypes(call)}, Emit(call));
     REQUIRE(made.ok());
@@ -175,7 +180,7 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
 // Its dQ by one tile and its dK and dV by another, each as often as there are candidates.
 std::vector<AttentionTiles> TilesOf(const AttentionCall& call) {
   const int64_t dim = call.operands[kQ].shape[3];
-  const std::vector<AttentionTile> queries = QueryTileCandidates(dim),
+  const std::vector<AttentionTile> queries = QueryTileCandidates(call),
                                    keys = KeyTileCandidates(dim);
   std::vector<AttentionTiles> all;
   for (size_t i = 0; i < std::max(queries.size(), keys.size()); ++i) {
@@ -216,22 +221,29 @@ TEST_CASE("tiles are chosen of the candidates, which declare the shared memory t
 }
 
 TEST_CASE("a block has as many queries as waste least, and fewer where more is held for each") {
-  const auto rows = [](const Case& c) { return ChooseAttentionTiles(CallOf(c), 132).queries.rows(); };
+  const auto rows = [](const Case& c) {
+    return ChooseAttentionTiles(CallOf(c), 132).queries.rows();
+  };
   // Two blocks of 128 for a picture's 197, one of 192 where that is all; long ones by three groups.
   CHECK(rows({.batch = 64, .queries = 197, .keys = 197, .causal = false}) == 128);
   CHECK(rows({.batch = 64, .queries = 192, .keys = 192, .causal = false}) == 192);
   CHECK(rows({.batch = 64, .queries = 512, .keys = 512, .causal = false}) == 128);
   CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096}) == 192);
   CHECK(rows({.batch = 2, .queries = 1024, .keys = 1024}) == 128);  // few blocks
-  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .bias = true}) == 128);
-  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .score_gradient = true}) == 128);
+  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .bias = true}) == 192);
+  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .bias = true, .score_gradient = true}) ==
+        128);
+  CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .bias = true, .dropout = "cudnn"}) ==
+        128);
   CHECK(rows({.batch = 64, .queries = 4096, .keys = 4096, .dim = 128}) == 128);
 }
 
 TEST_CASE("every tile compiles for sm_90a without spills, and products wait for no other") {
   RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  for (const Case& c : {Case{.bias = true}, Case{.dim = 128, .causal = false},
-                        Case{.causal = false, .dropout = "cudnn"}}) {
+  for (const Case& c :
+       {Case{.bias = true}, Case{.dim = 128, .causal = false},
+        Case{.causal = false, .dropout = "cudnn"}, Case{.dropout = "efficient"},
+        Case{.keys = 197, .score_gradient = true}, Case{.bias = true, .score_gradient = true}}) {
     const AttentionCall call = CallOf(c);
     for (const AttentionTiles& tiles : TilesOf(call)) {
       INFO("heads of " << c.dim << ", " << tiles.queries.Print() << "; " << tiles.keys.Print());

@@ -370,8 +370,7 @@ TEST_CASE("attention gradients equal finite differences, grouped heads, causal, 
       inputs.push_back(bias);
     }
     absl::StrAppend(&text, "%d = attention_backward %do %q %k %v %o %lse ", biased ? "%bias " : "",
-                    causal ? "causal=1 " : "",
-                    biased ? "score_gradient=1 " : "",
+                    causal ? "causal=1 " : "", biased ? "score_gradient=1 " : "",
                     "scale=0.7\noutput %d.0\noutput %d.1\noutput %d.2\n");
     if (biased) absl::StrAppend(&text, "%db = sum %d.3 axes=[0,1] keep=0\noutput %db\n");
     const BackwardGraph g = Parse(text);

@@ -376,10 +376,9 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
   }
   const double scale = 0.3;
   const bool score_gradient = bias == 4;
-  const ValueId result = builder.Add(Op::attention_backward, nodes,
-                                     {{"scale", scale},
-                                      {"causal", int64_t{causal}},
-                                      {"score_gradient", int64_t{score_gradient}}});
+  const ValueId result = builder.Add(
+      Op::attention_backward, nodes,
+      {{"scale", scale}, {"causal", int64_t{causal}}, {"score_gradient", int64_t{score_gradient}}});
   builder.Output(result, "dq");
   auto graph = builder.Build();
   INFO(graph.status());

@@ -110,8 +110,8 @@ Case RandomCase(std::mt19937_64& random, DType dtype) {
   for (AttentionOperand& result : c.call.results) result.offset = 0;
   c.text = absl::StrCat(Name(dtype), " Q[", absl::StrJoin(c.call.operands[kQ].shape, ","), "] V[",
                         absl::StrJoin(c.call.operands[kV].shape, ","), "] causal ", c.call.causal,
-                        " bias ", HasBias(c.call), " dropout ", c.call.variant, " gradient of scores ",
-                        HasScoreGradient(c.call));
+                        " bias ", HasBias(c.call), " dropout ", c.call.variant,
+                        " gradient of scores ", HasScoreGradient(c.call));
   return c;
 }
 

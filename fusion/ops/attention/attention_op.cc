@@ -86,15 +86,16 @@ CallSizes Sizes(const Call& call) {
 
 // dQ lies like Q, dK like K, dV like V: the host's own order of heads and tokens. dS as its reader
 // likes.
-const CallOp kAttentionCalls = {.op = Op::attention_backward,
-                                .name = "attention",
-                                .reads = HasUnitStride,
-                                .stores = StoresUnitStride,
-                                .result_like = [](int result) { return result < 3 ? 1 + result : -1; },
-                                .stores_slices = true,
-                                .price = PriceCall,
-                                .blocks = Blocks,
-                                .describe = Describe,
-                                .sizes = Sizes};
+const CallOp kAttentionCalls = {
+    .op = Op::attention_backward,
+    .name = "attention",
+    .reads = HasUnitStride,
+    .stores = StoresUnitStride,
+    .result_like = [](int result) { return result < 3 ? 1 + result : -1; },
+    .stores_slices = true,
+    .price = PriceCall,
+    .blocks = Blocks,
+    .describe = Describe,
+    .sizes = Sizes};
 
 }  // namespace retrograd

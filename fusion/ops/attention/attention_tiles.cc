@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -15,7 +17,7 @@ enum { kQ = 1, kK = 2 };  // operands
 constexpr int64_t kSharedBytes = int64_t{227} << 10;  // of a block on sm_90, by opt-in
 constexpr int kMostStages = 6;                        // more hide no more
 // The time of a block of three warpgroups over that of one of two, box by box. With what a block
-// does but once it is fitted to 31 shapes: the faster of both is chosen, or one that takes at most
+// does but once it is fitted to 32 shapes: the faster of both is chosen, or one that takes at most
 // 0.5% longer (bench/results/attention_tiles_h200.json).
 constexpr double kThreeGroups = 1.31;
 // What a block does but once, in boxes.
@@ -65,7 +67,8 @@ std::vector<int64_t> QueryCosts(const AttentionTile& tile, const AttentionCall& 
   const int64_t queries = call.operands[kQ].shape[2], keys = call.operands[kK].shape[2];
   std::vector<int64_t> costs;
   for (int64_t end = CeilDiv(queries, tile.rows()) * tile.rows(); end > 0; end -= tile.rows()) {
-    costs.push_back(BlockCost(tile) + CeilDiv(call.causal ? std::min(end, keys) : keys, kAttentionBox));
+    costs.push_back(BlockCost(tile) +
+                    CeilDiv(call.causal ? std::min(end, keys) : keys, kAttentionBox));
   }
   return costs;
 }
@@ -110,13 +113,18 @@ int64_t SharedBytesOfKeys(const AttentionTile& tile, int64_t dim) {
   return SharedBytes(tile, dim, /*kept=*/2, /*numbers=*/1024);
 }
 
-std::vector<AttentionTile> QueryTileCandidates(int64_t dim) {
-  std::vector<AttentionTile> list = {
-      dim == 64 ? AttentionTile{.groups = 3, .stages = 3, .own_stages = 2}
-                : AttentionTile{.groups = 2, .stages = 2, .own_stages = 1}};
+std::vector<AttentionTile> QueryTileCandidates(const AttentionCall& call) {
+  const int64_t dim = call.operands[kQ].shape[3];
   const auto bytes = [&](const AttentionTile& t) { return SharedBytesOfQueries(t, dim); };
-  // Three warpgroups have 160 registers a thread: sums of heads of 128 do not fit.
-  for (int groups = dim == 64 ? 3 : 2; groups >= 2; --groups) {
+  // Three warpgroups have 160 registers a thread. Neither sums of heads of 128 fit, nor do two of
+  // what comes beside the sums: a bias under way, what dropout keeps, places of dS.
+  const int beside =
+      (HasBias(call) ? 1 : 0) + (HasScoreGradient(call) ? 1 : 0) + (call.dropout_p > 0 ? 1 : 0);
+  const int most = dim == 64 && beside < 2 ? 3 : 2;
+  std::vector<AttentionTile> list;
+  if (most == 3) list.push_back({.groups = 3, .stages = 3, .own_stages = 2});
+  if (dim != 64) list.push_back({.groups = 2, .stages = 2, .own_stages = 1});
+  for (int groups = most; groups >= 2; --groups) {
     for (int own : {2, 1}) AddStages({.groups = groups, .own_stages = own}, bytes, list);
   }
   return list;
@@ -138,44 +146,58 @@ std::vector<AttentionTile> KeyTileCandidates(int64_t dim) {
 
 namespace {
 
-// What the busiest of `sms` blocks does, in boxes of two warpgroups.
-double QueriesCost(const AttentionTile& tile, const AttentionCall& call, int64_t sms) {
-  const Shape& q = call.operands[kQ].shape;
+// Blocks that work side by side: an even number.
+int64_t BlocksAtOnce(int64_t sms) { return std::max<int64_t>(sms, 2) / 2 * 2; }
+
+int64_t QueryHeads(const AttentionCall& call) {
+  return call.operands[kQ].shape[0] * call.operands[kQ].shape[1];
+}
+int64_t KeyHeads(const AttentionCall& call) {
+  return call.operands[kQ].shape[0] * call.operands[kK].shape[1];
+}
+
+// What all blocks take as long as the busiest, in boxes of two warpgroups.
+double CostOfQueries(const AttentionTile& tile, const AttentionCall& call, int64_t blocks) {
   const std::vector<int64_t> costs = QueryCosts(tile, call);
-  const int64_t heads = q[0] * q[1], numbers = heads * static_cast<int64_t>(costs.size());
+  const int64_t heads = QueryHeads(call), numbers = heads * static_cast<int64_t>(costs.size());
   const double imbalance =
-      numbers > kMostNumbers ? 1 : Imbalance(heads, costs, tile.heads_at_once, sms);
+      numbers > kMostNumbers ? 1 : Imbalance(heads, costs, tile.heads_at_once, blocks);
   const int64_t sum = std::accumulate(costs.begin(), costs.end(), int64_t{0});
   return static_cast<double>(heads * sum) * imbalance * (tile.groups == 3 ? kThreeGroups : 1);
 }
 
+AttentionTile ForQueries(AttentionTile tile, const AttentionCall& call, int64_t blocks) {
+  tile.heads_at_once = HeadsAtOnce(QueryHeads(call), QueryCosts(tile, call), blocks);
+  return tile;
+}
+
+AttentionTile ForKeys(AttentionTile tile, const AttentionCall& call, int64_t blocks) {
+  tile.heads_at_once = HeadsAtOnce(KeyHeads(call), KeyCosts(tile, call), blocks);
+  return tile;
+}
+
 }  // namespace
 
-AttentionTiles WithHeadsAtOnce(AttentionTiles tiles, const AttentionCall& call, int64_t sms) {
-  const int64_t blocks = std::max<int64_t>(sms, 2) / 2 * 2;
-  const int64_t batch = call.operands[kQ].shape[0];
-  tiles.queries.heads_at_once =
-      HeadsAtOnce(batch * call.operands[kQ].shape[1], QueryCosts(tiles.queries, call), blocks);
-  tiles.keys.heads_at_once =
-      HeadsAtOnce(batch * call.operands[kK].shape[1], KeyCosts(tiles.keys, call), blocks);
-  return tiles;
+AttentionTiles WithHeadsAtOnce(const AttentionTiles& tiles, const AttentionCall& call,
+                               int64_t sms) {
+  const int64_t blocks = BlocksAtOnce(sms);
+  return {.queries = ForQueries(tiles.queries, call, blocks),
+          .keys = ForKeys(tiles.keys, call, blocks)};
 }
 
 AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms) {
-  const int64_t dim = call.operands[kQ].shape[3];
-  // The first candidates for each number of warpgroups are the fastest.
-  const auto with = [&](bool three) {
-    const std::vector<AttentionTile> list = QueryTileCandidates(dim);
-    const auto tile = std::find_if(list.begin(), list.end(), [&](const AttentionTile& t) {
-      return (t.groups == 3) == three;
-    });
-    return WithHeadsAtOnce({.queries = *tile, .keys = KeyTileCandidates(dim)[0]}, call, sms);
-  };
-  const AttentionTiles two = with(false);
-  // A bias under way and places of the scores' gradients do not fit beside the sums of three.
-  if (dim != 64 || HasBias(call) || HasScoreGradient(call)) return two;
-  const AttentionTiles three = with(true);
-  return QueriesCost(three.queries, call, sms) < QueriesCost(two.queries, call, sms) ? three : two;
+  const int64_t blocks = BlocksAtOnce(sms);
+  std::optional<AttentionTile> best;
+  double least = 0;
+  int before = 0;  // warpgroups of the candidate before
+  for (const AttentionTile& candidate : QueryTileCandidates(call)) {
+    if (candidate.groups == std::exchange(before, candidate.groups)) continue;
+    const AttentionTile tile = ForQueries(candidate, call, blocks);
+    const double cost = CostOfQueries(tile, call, blocks);
+    if (!best.has_value() || cost <= least) best = tile, least = cost;
+  }
+  const AttentionTile keys = KeyTileCandidates(call.operands[kQ].shape[3])[0];
+  return {.queries = *best, .keys = ForKeys(keys, call, blocks)};
 }
 
 }  // namespace retrograd

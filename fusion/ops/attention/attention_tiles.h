@@ -38,18 +38,19 @@ struct AttentionTiles {
 int64_t SharedBytesOfQueries(const AttentionTile& tile, int64_t dim);
 int64_t SharedBytesOfKeys(const AttentionTile& tile, int64_t dim);
 
-// The tiles that kernels for heads of 64 or 128 elements can have, the fastest as measured on an
-// H200 first. What registers do not hold without spills is left out, and so is what does not fit
-// into a block's 227 KiB of shared memory.
-std::vector<AttentionTile> QueryTileCandidates(int64_t dim);
+// The tiles that kernels for heads of 64 or 128 elements can have: of each number of warpgroups the
+// fastest as measured on an H200 first. What registers do not hold without spills is left out, and
+// so is what does not fit into a block's 227 KiB of shared memory.
+std::vector<AttentionTile> QueryTileCandidates(const AttentionCall& call);
 std::vector<AttentionTile> KeyTileCandidates(int64_t dim);
 
-// The first candidates, with the heads at once of this call on a device of so many SMs.
+// The number of warpgroups that costs least, by its first candidate, with the heads at once of this
+// call on a device of so many SMs.
 AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms);
 
 // The heads at once of these tiles: few keep what they share in the cache, many leave no SM idle in
 // the end.
-AttentionTiles WithHeadsAtOnce(AttentionTiles tiles, const AttentionCall& call, int64_t sms);
+AttentionTiles WithHeadsAtOnce(const AttentionTiles& tiles, const AttentionCall& call, int64_t sms);
 
 }  // namespace retrograd
 

@@ -4,8 +4,8 @@ Operands: dO, Q, K, V, O [B, H, T, D] (K and V may have fewer heads), the natura
 sum of exponentials of the scaled scores [B, H, T] in fp32, then an additive bias if there is one.
 Where dropout_p > 0 the random generator's seed and offset follow. Results: dQ, dK, dV, and where a
 bias has a gradient that of the scores, whose sums over what the bias repeats are its gradient.
-`variant` names PyTorch's implementation: a dropout mask is only what that implementation draws again from its
-seed.
+`variant` names PyTorch's implementation: a dropout mask is only what that implementation draws
+again from its seed.
 `causal` aligns the mask with the top left corner.
 """
 
@@ -14,7 +14,9 @@ import torch
 from retrograd.aten_table import row
 
 
-def _attention(call, variant, grads, lse, *, dropout_p, causal, scale, bias=None, rng=(), bias_gradient=False):
+def _attention(
+    call, variant, grads, lse, *, dropout_p, causal, scale, bias=None, rng=(), bias_gradient=False
+):
     b = call.b
     _, q, k, v, _ = grads
     grads = [b.cast(x, q.dtype) for x in grads]
@@ -46,6 +48,8 @@ def _attention(call, variant, grads, lse, *, dropout_p, causal, scale, bias=None
     )  # fmt: skip
     if not bias_gradient:
         return results
+    if bias.rank != 4:
+        raise call.error(f"the gradient of a bias needs 4 axes, not those of {list(bias.shape)}")
     repeated = [axis for axis in range(4) if bias.shape[axis] == 1]
     return [*results[:3], b.cast(b.reduce("sum", results[3], repeated, keep=True), bias.dtype)]
 
@@ -73,7 +77,7 @@ def efficient(
     return _attention(
         call, "efficient", (do, q, k, v, o), lse,
         dropout_p=dropout_p, causal=causal, scale=scale, bias=bias, rng=(seed, offset),
-        bias_gradient=call.uses(3),
+        bias_gradient=bias is not None and call.uses(3),
     )  # fmt: skip
 
 

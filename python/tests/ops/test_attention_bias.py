@@ -1,4 +1,4 @@
-"""Attention whose bias is learned: its gradient is that of the scores, summed over what it repeats."""
+"""Attention with a learned bias: its gradient is that of the scores, summed over what it repeats."""
 
 import pytest
 import torch

@@ -105,7 +105,7 @@ absl::StatusOr<Gradients> GradientsOf(Device& device, const AttentionCall& call,
 
 absl::Status SameGradients(const AttentionCall& call, const Gradients& ours,
                            const Gradients& theirs) {
-  constexpr absl::string_view kNames[] = {"dQ", "dK", "dV"};
+  constexpr absl::string_view kNames[] = {"dQ", "dK", "dV", "dS"};
   for (size_t result = 0; result < ours.size(); ++result) {
     const bool both = result < theirs.size() && ours[result].size() == theirs[result].size();
     double difference = 0, size = 0;

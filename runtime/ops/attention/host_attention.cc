@@ -233,7 +233,8 @@ absl::StatusOr<int64_t> HostAttentionScratchBytes(const AttentionCall& call) {
   if (seed < 6 || seed > 7 || call.results.size() < 3 || call.results.size() > 4) {
     return absl::UnimplementedError(absl::StrFormat(
         "attention_backward %%%d with %d operands and %d results: the host computes dQ, dK, dV, "
-        "and dS, from dO, Q, K, V, O, log-sum-exp and at most a bias, and dropout's seed and offset",
+        "and dS, from dO, Q, K, V, O, log-sum-exp and at most a bias, and dropout's seed and "
+        "offset",
         Index(call.node), call.operands.size(), call.results.size()));
   }
   for (size_t i = 0; i < seed; ++i) {
