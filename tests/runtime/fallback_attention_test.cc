@@ -245,37 +245,60 @@ double Tolerance(DType dtype) {
   }
 }
 
+void CheckOursAgainstHosts(const Case& c, const Outcome& outcome) {
+  for (size_t result = 0; result < c.call.results.size(); ++result) {
+    double largest = 1e-30;
+    for (const double v : outcome.hosts[result]) {
+      if (v != kUntouched) largest = std::max(largest, std::abs(v));
+    }
+    for (size_t at = 0; at < outcome.hosts[result].size(); ++at) {
+      const double ours = outcome.ours[result][at], hosts = outcome.hosts[result][at];
+      if (!(std::abs(ours - hosts) <= Tolerance(c.call.dtype) * std::max(1.0, largest))) {
+        FAIL("result " << result << ", element " << at << ": " << ours << " against " << hosts);
+      }
+    }
+  }
+}
+
+std::unique_ptr<Device> CheckingDevice(int warp) {
+  HostDeviceOptions options;
+  options.compile.check = true;
+  options.compile.cache = false;
+  options.compile.warp = warp;
+  return MakeHostDevice(options);
+}
+
+constexpr DType kTypes[] = {DType::kFp32, DType::kFp64, DType::kBf16, DType::kFp16};
+
 TEST_CASE(
     "our attention kernels agree with the host's on random shapes, strides, masks and heads") {
   const char* text = std::getenv("RETROGRAD_ATTENTION_CASES");
   const int cases = text != nullptr ? std::atoi(text) : 12;
   const uint64_t seed = std::random_device()();
   std::mt19937_64 random(seed);
-  HostDeviceOptions options;
-  options.compile.check = true;
-  options.compile.cache = false;
-  std::unique_ptr<Device> devices[2];
-  for (int i = 0; i < 2; ++i) {
-    options.compile.warp = i == 0 ? 32 : 64;
-    devices[i] = MakeHostDevice(options);
-  }
-  constexpr DType kTypes[] = {DType::kFp32, DType::kFp64, DType::kBf16, DType::kFp16};
+  const std::unique_ptr<Device> devices[] = {CheckingDevice(32), CheckingDevice(64)};
   for (int i = 0; i < cases; ++i) {
     const Case c = RandomCase(random, kTypes[i % 4]);
     INFO("seed " << seed << ", case " << i << ": " << c.text);
-    const Outcome outcome = Run(devices[Between(random, 0, 1)].get(), c, random);
-    for (size_t result = 0; result < c.call.results.size(); ++result) {
-      double largest = 1e-30;
-      for (const double v : outcome.hosts[result]) {
-        if (v != kUntouched) largest = std::max(largest, std::abs(v));
-      }
-      for (size_t at = 0; at < outcome.hosts[result].size(); ++at) {
-        const double ours = outcome.ours[result][at], hosts = outcome.hosts[result][at];
-        if (!(std::abs(ours - hosts) <= Tolerance(c.call.dtype) * std::max(1.0, largest))) {
-          FAIL("result " << result << ", element " << at << ": " << ours << " against " << hosts);
-        }
-      }
-    }
+    CheckOursAgainstHosts(c, Run(devices[Between(random, 0, 1)].get(), c, random));
+  }
+}
+
+TEST_CASE("keys that no query sees have scores whose gradients are zeros, not what lay there") {
+  const uint64_t seed = std::random_device()();
+  std::mt19937_64 random(seed);
+  const std::unique_ptr<Device> device = CheckingDevice(32);
+  for (const int64_t channels : {16, 400}) {  // by tiles of warps, and a score at a time
+    Case c;
+    const auto hides_keys = [&] {
+      return c.call.causal && HasScoreGradient(c.call) && c.call.operands[kQ].shape[2] < 10 &&
+             c.call.operands[kK].shape[2] > 128 && c.call.operands[kV].shape[3] == channels;
+    };
+    do {
+      c = RandomCase(random, DType::kFp32);
+    } while (!hides_keys());
+    INFO("seed " << seed << ": " << c.text);
+    CheckOursAgainstHosts(c, Run(device.get(), c, random));
   }
 }
 
