@@ -220,6 +220,24 @@ TEST_CASE("tiles are chosen of the candidates, which declare the shared memory t
   }
 }
 
+TEST_CASE("gradients of scores are stored in pairs where all of them lie at four bytes") {
+  const auto in_pairs = [](int64_t offset, std::vector<int64_t> strides, int64_t keys = 200) {
+    AttentionCall call = CallOf({.keys = keys, .score_gradient = true});
+    call.results[kScoreGradient].offset = offset;
+    call.results[kScoreGradient].strides = std::move(strides);
+    const std::string text = Emit(call).launches[0].kernel.function.statements;
+    const bool pairs = absl::StrContains(text, "rg_score_rows<rg_bf16, true>");
+    CHECK(absl::StrContains(text, "rg_score_rows<rg_bf16, false>") == !pairs);
+    return pairs;
+  };
+  CHECK(in_pairs(0, {160000, 40000, 200, 1}));
+  CHECK(in_pairs(6, {640000, 160000, 802, 1}));  // a part of a longer value
+  CHECK_FALSE(in_pairs(7, {160000, 40000, 200, 1}));
+  CHECK_FALSE(in_pairs(0, {160800, 40200, 201, 1}));
+  CHECK_FALSE(in_pairs(0, {160001, 40000, 200, 1}));
+  CHECK_FALSE(in_pairs(0, {157600, 39400, 197, 1}, 197));
+}
+
 TEST_CASE("a block has as many queries as waste least, and fewer where more is held for each") {
   const auto rows = [](const Case& c) {
     return ChooseAttentionTiles(CallOf(c), 132).queries.rows();

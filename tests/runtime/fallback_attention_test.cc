@@ -292,7 +292,8 @@ TEST_CASE("keys that no query sees have scores whose gradients are zeros, not wh
     Case c;
     const auto hides_keys = [&] {
       return c.call.causal && HasScoreGradient(c.call) && c.call.operands[kQ].shape[2] < 10 &&
-             c.call.operands[kK].shape[2] > 128 && c.call.operands[kV].shape[3] == channels;
+             c.call.operands[kK].shape[2] > 128 && c.call.operands[kQ].shape[3] == channels &&
+             c.call.operands[kV].shape[3] == channels;
     };
     do {
       c = RandomCase(random, DType::kFp32);
