@@ -63,10 +63,13 @@ def flash_cpu(call, do, q, k, v, o, lse, dropout_p, causal, attn_mask=None, scal
 
 
 @row("aten._scaled_dot_product_flash_attention_backward.default")
-def flash(call, do, q, k, v, o, lse, _, __, ___, ____, dropout_p, causal, seed, offset, scale=None):
+def flash(call, do, q, k, v, o, lse, _, __, ___, ____, dropout_p, causal, state, _5, scale=None):
+    """The generator's state holds the seed and the offset."""
+    b = call.b
+    rng = [b.reshape(b.slice(state, 0, i, i + 1), ()) for i in range(2)] if dropout_p > 0 else ()
     return _attention(
         call, "flash", (do, q, k, v, o), lse,
-        dropout_p=dropout_p, causal=causal, scale=scale, rng=(seed, offset),
+        dropout_p=dropout_p, causal=causal, scale=scale, rng=rng,
     )  # fmt: skip
 
 

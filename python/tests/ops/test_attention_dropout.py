@@ -54,6 +54,30 @@ def test_known_random_numbers_are_drawn_by_the_host_too(tmp_path, variant):
 
 
 @needs_library
+def test_flash_attentions_state_is_a_seed_and_an_offset(tmp_path):
+    """Its backward gives on the host what one with both as scalars gives."""
+    tensors, lse, results = attention(4, 4, dtype=torch.bfloat16)
+    state, unused = torch.tensor([5, 64], dtype=torch.uint64), torch.empty(0, dtype=torch.uint64)
+    graph, inputs, _ = single_op.translate_op(
+        "aten._scaled_dot_product_flash_attention_backward.default",
+        (*tensors, lse, None, None, 7, 7, 0.25, True, state, unused), {}, results,
+    )  # fmt: skip
+    apart = saved_by("flash")
+    made = []
+    for name, which, given in [
+        ("state", graph, list(inputs.values())),
+        ("scalars", apart, [*tensors, lse[..., None], torch.tensor(5), torch.tensor(64)]),
+    ]:
+        room = [torch.full_like(t, float("nan")) for t in results]
+        with ours.Backward(LIBRARY, written(which, tmp_path / f"{name}.bwd.pb"), "host") as backward:
+            backward.bind(given, room)
+            backward.run()
+        made.append(room)
+    assert all(torch.equal(a, b) for a, b in zip(*made, strict=True))
+    assert all(torch.isfinite(t).all() for t in made[0])
+
+
+@needs_library
 def test_unknown_random_numbers_are_refused_with_what_to_do(tmp_path):
     path = written(saved_by("math"), tmp_path / "math.bwd.pb")
     with pytest.raises(ours.Refused, match='"math".*torch.nn.attention.sdpa_kernel'):
