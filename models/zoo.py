@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import held_out
+from diffusion_networks import DiffusionTransformer
 from image_networks import UNet
 
 
@@ -186,6 +187,17 @@ def image_model(network, batch, channels_last=True, dtype=torch.float32, side=22
     return make
 
 
+def diffusion_transformer(batch):
+    def make(device):
+        model = DiffusionTransformer().to(device).train()
+        latents = torch.randn(batch, 4, 32, 32, device=device)
+        times = 1000 * torch.rand(batch, device=device)
+        classes = torch.randint(0, 1000, (batch,), device=device)
+        return model, (latents, times, classes, torch.randn(batch, 256, 16, device=device)), {}
+
+    return make
+
+
 def image_models(name, network, batch, **sizes):
     """{name: a model}: in bf16, channels last, and in fp32, row-major; without autocast."""
     return {
@@ -258,9 +270,11 @@ BATCHES = {
 }
 # Attention with a learned bias. Measured where its name is asked for.
 BIASED = {"beit_base_b16": image_model("beit_base_patch16_224", 16, channels_last=False)}
+# A residual stream whose tokens lie side by side. Measured where its name is asked for.
+TRANSPOSED = {"dit_b32": diffusion_transformer(32)}
 HELD_OUT = held_out.models(image_model, language_model)
 KEPT = {**TINY, **FULL_SIZE}
-MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **BIASED, **HELD_OUT}
+MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **BIASED, **TRANSPOSED, **HELD_OUT}
 # In their own dtype: IMAGES by what they measure, and Fourier transforms because CUDA has none of
 # bf16.
 WITHOUT_AUTOCAST = {*IMAGES, "fnet_b8"}

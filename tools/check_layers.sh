@@ -18,7 +18,7 @@ order="
   fusion/verify fusion/analysis fusion/cost fusion/ops fusion/ops/matmul fusion/ops/attention
   fusion/ops/convolution fusion/ops/grouped_matmul fusion/ops/scatter_lines fusion/ops/segment_amax
   fusion/ops/sort_indices
-  fusion/lower/indexed fusion/lower/private fusion/lower fusion/calls fusion/pricing fusion/search/atoms fusion/search
+  fusion/lower/layouts fusion/lower/indexed fusion/lower/private fusion/lower fusion/calls fusion/pricing fusion/search/atoms fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
   codegen/print codegen/preludes/gpu codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
   codegen/gemm codegen/grouped_matmul codegen/scatter_lines codegen/segment_amax codegen/sort codegen

@@ -54,6 +54,9 @@ PARTS = {
         "image_boxes", "threads gather the operands of all convolutions' gradients",
         "fusion/ops/convolution/image_boxes.cc", "fusion/ops/convolution/image_boxes.h",
         "codegen/convolution/implicit_gemm_boxes.cc", "codegen/preludes/box_prelude.cc"),
+    "order of walks": _feature(
+        "walk_order", "elementwise values lie as an operand of theirs does",
+        "fusion/lower/layouts/walk_order.cc", "fusion/lower/layouts/walk_order.h"),
     "shared products": _feature(
         "shared_products", "gradients of weights are launched one by one",
         "fusion/horizontal/shared_calls.cc", "fusion/horizontal/shared_calls.h",
@@ -98,12 +101,12 @@ PARTS = {
     # Where values lie.
     "layouts that follow": _feature(
         "layouts", "what is free is row-major; library calls get copies",
-        "fusion/lower/layouts.cc:ForLibrary", "fusion/lower/layouts.cc:ReadableBy",
-        "fusion/lower/layouts.cc:AllRead", "fusion/lower/layouts.cc:LikeOperand",
-        "fusion/lower/layouts.cc:LikeAllOperands", "fusion/lower/layouts.cc:OrderOf",
-        "fusion/lower/layouts.cc:DenseAfter", "fusion/lower/layouts.cc:LibraryUsers"),
+        "fusion/lower/layouts/layouts.cc:ForLibrary", "fusion/lower/layouts/layouts.cc:ReadableBy",
+        "fusion/lower/layouts/layouts.cc:AllRead", "fusion/lower/layouts/layouts.cc:LikeOperand",
+        "fusion/lower/layouts/layouts.cc:LikeAllOperands", "fusion/lower/layouts/layouts.cc:OrderOf",
+        "fusion/lower/layouts/layouts.cc:DenseAfter", "fusion/lower/layouts/layouts.cc:LibraryUsers"),
     "pitches": _feature(
-        "pitches", "rows that matmuls read lie without gaps", "fusion/lower/layouts.cc:Pitched"),
+        "pitches", "rows that matmuls read lie without gaps", "fusion/lower/layouts/layouts.cc:Pitched"),
     "concats in place": _feature(
         "concats_in_place", "each concat is a copy", "fusion/lower/concat_in_place.cc",
         "fusion/lower/concat_in_place.h", "fusion/verify/concat_in_place_check.cc",

@@ -160,4 +160,13 @@ std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& g,
   return std::vector<int64_t>(strides.begin(), strides.end());
 }
 
+int FastestDim(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId value) {
+  const auto view = AsStrided(g, layouts, value);
+  const Shape& shape = g.type(value).shape;
+  for (size_t d = 0; view && d < shape.size(); ++d) {
+    if (shape[d] > 1 && view->strides[d] == 1) return static_cast<int>(d);
+  }
+  return -1;
+}
+
 }  // namespace retrograd

@@ -29,6 +29,9 @@ std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& graph
                                                       absl::Span<const Layout> layouts,
                                                       ValueId value);
 
+// The dim of a value whose neighbours lie side by side; -1: none does.
+int FastestDim(const BackwardGraph& graph, absl::Span<const Layout> layouts, ValueId value);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_ANALYSIS_STRIDED_VIEW_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/plan/call_key.h"
 #include "graph/base/status.h"

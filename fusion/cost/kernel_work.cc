@@ -237,16 +237,28 @@ void KernelWork::CountStores(const KernelIr& ir) {
   read_ += sorted.elements * SizeBytes(sorted.dtype);
 }
 
+// Elements from one that a block accesses to the next. A block that has a tile goes along both of
+// its axes; what is next to an element along another axis is another block's.
+int64_t KernelWork::StepOf(const KernelIr& ir, const IndexExpr& offset) const {
+  if (tile_axes_ == 0) {
+    const int fastest = FastestAxis(ir);
+    return fastest < 0 ? 0 : std::abs(offset.axis_coef(fastest));
+  }
+  const int64_t along = std::abs(offset.axis_coef(column_axis_));
+  const int64_t across = std::abs(offset.axis_coef(across_axis_));
+  return along == 0 || across == 0 ? std::max(along, across) : std::min(along, across);
+}
+
 void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,
                              DType dtype, bool store, int64_t& left,
                              const std::array<LoadForm, kWidths>& forms, RowCopy copy,
                              int tile_width) {
   const int64_t size = SizeBytes(dtype);
-  const int last = static_cast<int>(ir.extents.size()) - 1;
-  const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
+  const int fastest = tile_axes_ != 0 ? column_axis_ : FastestAxis(ir);
+  const int64_t step = StepOf(ir, offset);
   Access access{
       .element_bytes = size,
-      .vectors = last >= 0 && InVectors(offset, last),
+      .vectors = fastest >= 0 && InVectors(offset, fastest),
       .forms = forms,
       .copied_ppm = copy.ppm,
       .piece_bytes = copy.piece_bytes,

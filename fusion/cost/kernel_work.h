@@ -86,6 +86,7 @@ class KernelWork {
   int TileWidthOfStore(const KernelIr& ir, const Store& store) const;
   static AxisMask PositionsAnywhere(const KernelIr& ir);
   int64_t FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMask axes, int64_t size) const;
+  int64_t StepOf(const KernelIr& ir, const IndexExpr& offset) const;
   // `left`: bytes of the buffer that no access was counted for.
   void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
                    bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms,

@@ -10,7 +10,7 @@
 #include "fusion/gemm_merge/merge_rewrite.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/lower/concat_in_place.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/lower/legalize.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 #include "graph/base/status.h"

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "fusion/device/device_spec.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {

@@ -6,7 +6,7 @@
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
 #include "fusion/kernel/ir/kernel_ir.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/ops/call_op.h"
 
 namespace retrograd {

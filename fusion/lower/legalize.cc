@@ -3,7 +3,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"

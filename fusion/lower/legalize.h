@@ -7,7 +7,7 @@
 #ifndef RETROGRAD_FUSION_LOWER_LEGALIZE_H_
 #define RETROGRAD_FUSION_LOWER_LEGALIZE_H_
 
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {

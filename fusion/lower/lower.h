@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "fusion/analysis/barrier_depths.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {

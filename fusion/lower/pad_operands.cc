@@ -122,7 +122,7 @@ class Padding {
   }
 
   // The operand as the library will see it. What is padded is stored anew; kernels store what they
-  // make with aligned rows (fusion/lower/layouts.cc).
+  // make with aligned rows (fusion/lower/layouts/layouts.cc).
   MatrixOperand Matrix(const Stored& stored, const Pad& pad) const {
     const TensorType& type = g_.type(stored.value);
     const ValueId made = BehindViews(g_, stored.value);

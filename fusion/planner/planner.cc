@@ -128,14 +128,22 @@ bool PricesDecide(const PlanOptions& options) {
 
 // What lowering decides without the prices of the kernels that it leads to: a whole plan tells what
 // they take.
-constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels",
-                                                "position_order"};
+constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels", "position_order",
+                                                "walk_order"};
 
 bool HasConvolutions(const BackwardGraph& graph) {
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     if (ConvolutionValuesOf(graph, NodeId{i})) return true;
   }
   return false;
+}
+
+// Whether a plan without the tried feature may be another one. `lowered`: the graph with it.
+bool MayDecide(absl::string_view feature, const BackwardGraph& graph, const BackwardGraph& lowered,
+               const LayoutOptions& layouts) {
+  if (feature == "position_order") return HasSumsInOrder(lowered);
+  if (feature == "walk_order") return WalksDecide(lowered, layouts);
+  return HasConvolutions(graph);
 }
 
 absl::StatusOr<bool> LoweredAlike(const BackwardGraph& graph, const DeviceSpec& device,
@@ -154,16 +162,18 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   }
   RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan,
                                                 std::make_shared<RegionResults>()));
-  const bool sums = HasSumsInOrder(best.lowered.graph), images = HasConvolutions(graph);
-  if (!PricesDecide(options) || (!sums && !images)) return best;
+  if (!PricesDecide(options)) return best;
   PlanOptions chosen = with_plan ? options : FreeOf(options);
+  const DeviceSpec planned = PlannedDevice(device, options);
   for (const absl::string_view feature : kTriedFeatures) {
-    if (!(feature == "position_order" ? sums : images)) continue;
     PlanOptions without = chosen;
     if (!without.disable.insert(std::string(feature)).second) continue;
-    const DeviceSpec planned = PlannedDevice(device, options);
-    RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
-    if (alike) continue;
+    const LayoutOptions layouts = LayoutOptionsOf(chosen, planned);
+    if (!MayDecide(feature, graph, best.lowered.graph, layouts)) continue;
+    if (feature != "walk_order") {  // that one may leave the graph as it is
+      RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
+      if (alike) continue;
+    }
     RG_ASSIGN_OR_RETURN(const int64_t best_ps, best.PlanPs(device, chosen));
     absl::StatusOr<TrialPlans> other = MakeOnce(graph, device, without, with_plan, best.solved);
     const absl::StatusOr<int64_t> other_ps =

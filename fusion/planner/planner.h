@@ -52,6 +52,7 @@ inline constexpr Feature kFeatures[] = {
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},
     {"pitches", "gaps between what matmuls read, so that all rows begin aligned"},
     {"layouts", "values stored in the order of what makes and reads them; without it row-major"},
+    {"walk_order", "elementwise values in the order of most of what is walked with them"},
     {"accumulate_order", "contributions added where they are made; without it all at the last one"},
     {"rematerialization", "values made on both sides of a barrier that cost no more than reading"},
     {"sunk_sources", "values made beside their first reader that what is in memory suffices for"},

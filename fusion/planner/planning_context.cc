@@ -2,7 +2,7 @@
 
 #include "fusion/calls/library_calls.h"
 #include "fusion/lower/concat_in_place.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -19,6 +19,7 @@ SinkOptions SinkOptionsOf(const PlanOptions& options, const DeviceSpec& device) 
 
 LayoutOptions LayoutOptionsOf(const PlanOptions& options, const DeviceSpec& device) {
   return {.follow = Enabled(options, "layouts"),
+          .walk_order = Enabled(options, "walk_order"),
           .pitches = Enabled(options, "pitches"),
           .alignment_bytes = device.matmul_alignment_bytes};
 }

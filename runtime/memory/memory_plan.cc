@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "runtime/memory/arena_offsets.h"

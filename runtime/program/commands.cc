@@ -5,7 +5,7 @@
 #include <random>
 
 #include "absl/strings/str_format.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/ops/grouped_matmul/epilogue_product.h"
 #include "fusion/ops/sort_indices/index_sort.h"
 #include "fusion/plan/group_dag.h"

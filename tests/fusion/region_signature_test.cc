@@ -2,7 +2,7 @@
 #include "fusion/analysis/region_signature.h"
 
 #include "fusion/analysis/consumers.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
 

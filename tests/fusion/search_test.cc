@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "fusion/analysis/regions.h"
 #include "fusion/cost/limits.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/planner/planner.h"
 #include "fusion/search/atoms/atoms.h"
 #include "fusion/search/greedy_search.h"

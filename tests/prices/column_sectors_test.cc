@@ -1,5 +1,6 @@
-// Sums down columns whose rows lie at no multiple of a sector, so that threads load element by
-// element: what a block has of a row is priced by the sectors that it lies in.
+// What a block has of a row is priced by the sectors that it lies in: sums down columns whose rows
+// lie at no multiple of a sector, so that threads load element by element, and tiles whose elements
+// lie beside those of other tiles.
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/device/device_numbers.h"
 #include "tests/catch.h"
@@ -62,6 +63,44 @@ TEST_CASE("of a sum down odd rows no block has less than a sector of a row") {
     REQUIRE(best != nullptr);
     INFO(columns << ": " << best->Print());
     CHECK(best->threads / best->rows_per_block * best->vector_width * 2 >= 32);
+  }
+}
+
+// Of each of `tiles`: sums of rows and of columns of x * y, where y lies along rows, and x either
+// does or has the elements of all tiles side by side.
+KernelIr TileSums(int64_t rows, int64_t columns, int64_t tiles, bool side_by_side) {
+  KernelIrBuilder b({tiles, rows, columns});
+  const int64_t all = rows * columns * tiles;
+  const IndexExpr along = A(0) * (rows * columns) + A(1) * columns + A(2);
+  const IndexExpr across = A(1) * (columns * tiles) + A(2) * tiles + A(0);
+  const int x = b.Load(b.In(DType::kFp32, all), side_by_side ? across : along);
+  const int product = b.Do(Op::mul, {x, b.Load(b.In(DType::kFp32, all), along)});
+  b.Store(b.Reduce(Op::sum, product, AxisMask{4}), b.Out(DType::kFp32, tiles * rows),
+          A(0) * rows + A(1));
+  b.Store(b.Reduce(Op::sum, product, AxisMask{2}), b.Out(DType::kFp32, tiles * columns),
+          A(0) * columns + A(2));
+  return b.Build();
+}
+
+TEST_CASE("elements of tiles that lie beside those of other tiles cost whole sectors") {
+  const auto device = LoadDeviceSpec("h200");
+  REQUIRE(device.ok());
+  const auto memory_ps = [&](const KernelIr& ir) {
+    REQUIRE(Classify(ir).kind == Template::kHeldTiles);
+    const KernelProfile profile = ProfileKernel(ir, Classify(ir));
+    const KernelPricer pricer(ir, profile, *device);
+    int64_t least = 0;
+    for (const Schedule& s : CandidateSchedules(ir, profile, ScheduleLimitsOf(*device))) {
+      const int64_t ps = MemoryPs(pricer, s);
+      if (least == 0 || ps < least) least = ps;
+    }
+    return least;
+  };
+  for (int64_t tiles : {512, 768}) {
+    INFO(tiles);
+    const int64_t along = memory_ps(TileSums(32, 256, tiles, false));
+    // One of two tensors takes 8 times its bytes.
+    CHECK(memory_ps(TileSums(32, 256, tiles, true)) > along * 3);
   }
 }
 

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/build/order_instructions.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"

@@ -542,6 +542,11 @@ bool IsConstant(const BackwardGraph& graph, NodeId id) {
   return graph.pattern(id) == Pattern::kPointwise && graph.operands(id).empty();
 }
 
+bool IsElementwise(const BackwardGraph& graph, NodeId id) {
+  const Pattern p = graph.pattern(id);
+  return p == Pattern::kPointwise || p == Pattern::kAccumulate;
+}
+
 bool Computes(const BackwardGraph& graph, NodeId id) {
   const Pattern p = graph.pattern(id);
   return p != Pattern::kInput && p != Pattern::kView && !IsConstant(graph, id);

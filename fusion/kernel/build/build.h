@@ -43,6 +43,9 @@ ValueId BehindViews(const BackwardGraph& graph, ValueId value);
 // Constants: pointwise ops without operands. They belong to no group and are evaluated in place.
 bool IsConstant(const BackwardGraph& graph, NodeId id);
 
+// Pointwise values and sums of contributions: each element follows from elements at its place.
+bool IsElementwise(const BackwardGraph& graph, NodeId id);
+
 // Whether a kernel or a library call has to compute the node: not an input, view or constant.
 bool Computes(const BackwardGraph& graph, NodeId id);
 

@@ -5,7 +5,7 @@
 
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/build/iteration_space.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "tests/catch.h"
 
 namespace retrograd {

@@ -16,7 +16,7 @@
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/templates/kernel_template.h"
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/ops/attention/attention_call.h"
 #include "fusion/planner/planning_context.h"
 #include "graph/base/status.h"

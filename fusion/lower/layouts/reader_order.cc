@@ -1,4 +1,4 @@
-#include "fusion/lower/reader_order.h"
+#include "fusion/lower/layouts/reader_order.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,15 +9,11 @@
 #include "fusion/analysis/strided_view.h"
 #include "fusion/kernel/build/access_maps.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/lower/dense_order.h"
+#include "fusion/lower/layouts/dense_order.h"
 #include "fusion/ops/call_op.h"
 
 namespace retrograd {
 namespace {
-
-bool IsElementwise(const BackwardGraph& g, NodeId id) {
-  return g.pattern(id) == Pattern::kPointwise || g.pattern(id) == Pattern::kAccumulate;
-}
 
 // Whether the operand is walked as the result of its op is, and lies in memory.
 bool IsWalkedLike(const BackwardGraph& g, ValueId operand, const Shape& shape) {
@@ -38,16 +34,6 @@ ValueId Followed(const BackwardGraph& g, ValueId value) {
     if (like == operands.end()) return value;
     value = *like;
   }
-}
-
-// The dim of a value whose neighbours lie side by side; -1: none does.
-int FastestDim(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId value) {
-  const auto view = AsStrided(g, layouts, value);
-  const Shape& shape = g.type(value).shape;
-  for (size_t d = 0; view && d < shape.size(); ++d) {
-    if (shape[d] > 1 && view->strides[d] == 1) return static_cast<int>(d);
-  }
-  return -1;
 }
 
 // The axis that more of `found` are than `present`, and the most; `present` if none is.

@@ -1,8 +1,8 @@
 // The order in which a library call stores its result, where it is free: that in which what reads
 // the result reads other tensors. A kernel that reads one tensor along its rows and another across
 // them fetches a whole sector for each element of the second.
-#ifndef RETROGRAD_FUSION_LOWER_READER_ORDER_H_
-#define RETROGRAD_FUSION_LOWER_READER_ORDER_H_
+#ifndef RETROGRAD_FUSION_LOWER_LAYOUTS_READER_ORDER_H_
+#define RETROGRAD_FUSION_LOWER_LAYOUTS_READER_ORDER_H_
 
 #include <optional>
 #include <vector>
@@ -23,4 +23,4 @@ std::vector<std::optional<Layout>> OrdersOfReaders(const BackwardGraph& graph,
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_READER_ORDER_H_
+#endif  // RETROGRAD_FUSION_LOWER_LAYOUTS_READER_ORDER_H_

@@ -1,9 +1,9 @@
 // Where each stored value lies, decided before the search: the host's strides for inputs and
 // outputs, an order that library calls can read for what feeds them, that of what is read beside
-// them for what calls make and no call reads, the order of the operand for the rest. So that
-// transposes become strides and not kernels.
-#ifndef RETROGRAD_FUSION_LOWER_LAYOUTS_H_
-#define RETROGRAD_FUSION_LOWER_LAYOUTS_H_
+// them for what calls make and no call reads, the order of the operand for the rest, or that of
+// most of what is walked with it. So that transposes become strides and not kernels.
+#ifndef RETROGRAD_FUSION_LOWER_LAYOUTS_LAYOUTS_H_
+#define RETROGRAD_FUSION_LOWER_LAYOUTS_LAYOUTS_H_
 
 #include <optional>
 #include <vector>
@@ -17,12 +17,16 @@ namespace retrograd {
 // Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
 struct LayoutOptions {
   bool follow = true;            // off: all that is free is row-major
+  bool walk_order = true;        // elementwise values as most of what is walked with them
   bool pitches = true;           // gaps between rows that matmuls read, so that all begin aligned
   int64_t alignment_bytes = 16;  // at so many bytes: a device's matmul_alignment_bytes
 };
 
 // By value_index. Values that are never stored (views) have no strides.
 std::vector<Layout> AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options = {});
+
+// Whether any value lies otherwise than it would without LayoutOptions::walk_order.
+bool WalksDecide(const BackwardGraph& graph, const LayoutOptions& options);
 
 // Whether a library call can read `value` as its operand, as it lies.
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,
@@ -41,4 +45,4 @@ std::optional<Layout> LayoutForOutput(const BackwardGraph& graph, const GraphOut
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_LAYOUTS_H_
+#endif  // RETROGRAD_FUSION_LOWER_LAYOUTS_LAYOUTS_H_

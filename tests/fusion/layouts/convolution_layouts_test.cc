@@ -2,7 +2,7 @@
 // the calls do themselves, and that the plan then gives the reference's values.
 #include <cmath>
 
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "fusion/ops/convolution/packed_layout.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"

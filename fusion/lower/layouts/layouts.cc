@@ -1,4 +1,4 @@
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,8 +6,9 @@
 #include "absl/container/inlined_vector.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
-#include "fusion/lower/dense_order.h"
-#include "fusion/lower/reader_order.h"
+#include "fusion/lower/layouts/dense_order.h"
+#include "fusion/lower/layouts/reader_order.h"
+#include "fusion/lower/layouts/walk_order.h"
 #include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 
@@ -170,25 +171,39 @@ class Assigner {
   Assigner(const BackwardGraph& g, const LayoutOptions& options)
       : g_(g), options_(options), layouts_(g.num_values()) {}
 
-  // Results of calls whose order nothing asks for take that of what is read beside them, which only
-  // a first assignment knows; a second lets others follow.
+  // What takes the order of tensors that are read beside it, or walked with it, which only a first
+  // assignment knows, is claimed for a second, which lets others follow.
   std::vector<Layout> Run() {
     std::vector<Layout> first = AssignAll();
     std::vector<Layout> claimed(g_.num_values());
-    bool any = false;
     const std::vector<ValueId> free = std::exchange(free_, {});
-    std::vector<std::optional<Layout>> orders = OrdersOfReaders(g_, first, free);
-    for (size_t i = 0; i < free.size(); ++i) {
-      if (!orders[i] || !LibraryStores(g_, free[i], orders[i]->strides)) continue;
-      claimed[g_.value_index(free[i])] = *std::move(orders[i]);
-      any = true;
+    const std::vector<ValueId> following = std::exchange(following_, {});
+    bool any = Claim(free, OrdersOfReaders(g_, first, free), claimed);
+    if (options_.walk_order) {
+      walks_decide_ = Claim(following, OrdersOfWalks(g_, first, following), claimed);
+      any |= walks_decide_;
     }
     if (!any) return first;
     layouts_ = std::move(claimed);
     return AssignAll();
   }
 
+  // Whether OrdersOfWalks has given a value another order.
+  bool walks_decide() const { return walks_decide_; }
+
  private:
+  // Whether any of the values can be stored in the order that was found for it.
+  bool Claim(const std::vector<ValueId>& values, std::vector<std::optional<Layout>> orders,
+             std::vector<Layout>& claimed) const {
+    bool any = false;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!orders[i] || !Stores(values[i], *orders[i])) continue;
+      claimed[g_.value_index(values[i])] = *std::move(orders[i]);
+      any = true;
+    }
+    return any;
+  }
+
   std::vector<Layout> AssignAll() {
     ClaimOutputs();
     // What is made for a call may lie like another operand of it that stands later in the graph.
@@ -254,8 +269,11 @@ class Assigner {
         return pitched && AllRead(v, *pitched) ? *pitched : *layout;
       }
     }
-    if (g_.pattern(id) == Pattern::kPointwise || g_.pattern(id) == Pattern::kAccumulate) {
-      if (auto layout = LikeOperand(g_, layouts_, v)) return *layout;
+    if (IsElementwise(g_, id)) {
+      if (auto layout = LikeOperand(g_, layouts_, v)) {
+        following_.push_back(v);
+        return *layout;
+      }
     }
     if (g_.pattern(id) == Pattern::kAccumulate) {
       if (auto layout = LikePart(g_, layouts_, v)) return *layout;
@@ -345,7 +363,9 @@ class Assigner {
   const BackwardGraph& g_;
   const LayoutOptions& options_;
   std::vector<Layout> layouts_;
-  std::vector<ValueId> free_;  // results of calls, of which nothing asks for an order
+  std::vector<ValueId> free_;       // results of calls, of which nothing asks for an order
+  std::vector<ValueId> following_;  // elementwise values that took the order of an operand
+  bool walks_decide_ = false;
   std::vector<std::pair<ValueId, Use>> stack_;             // scratch
   std::vector<std::pair<NodeId, ValueId>> library_users_;  // of the value that is chosen for
 };
@@ -354,6 +374,12 @@ class Assigner {
 
 std::vector<Layout> AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options) {
   return Assigner(graph, options).Run();
+}
+
+bool WalksDecide(const BackwardGraph& graph, const LayoutOptions& options) {
+  Assigner assigner(graph, options);
+  assigner.Run();
+  return assigner.walks_decide();
 }
 
 bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,

@@ -1,4 +1,4 @@
-#include "fusion/lower/dense_order.h"
+#include "fusion/lower/layouts/dense_order.h"
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "fusion/lower/layouts.h"
+#include "fusion/lower/layouts/layouts.h"
 #include "graph/ir/backward_graph.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"

@@ -1,6 +1,6 @@
 // Orders of a tensor's dims in memory.
-#ifndef RETROGRAD_FUSION_LOWER_DENSE_ORDER_H_
-#define RETROGRAD_FUSION_LOWER_DENSE_ORDER_H_
+#ifndef RETROGRAD_FUSION_LOWER_LAYOUTS_DENSE_ORDER_H_
+#define RETROGRAD_FUSION_LOWER_LAYOUTS_DENSE_ORDER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -31,4 +31,4 @@ std::vector<int64_t> DenseAlong(const Shape& shape, int axis);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_DENSE_ORDER_H_
+#endif  // RETROGRAD_FUSION_LOWER_LAYOUTS_DENSE_ORDER_H_

@@ -1,0 +1,28 @@
+// The order of values that are made element by element, where nothing else decides it: that of most
+// tensors that are read and written along with them. A kernel that reads one tensor along its rows
+// and another across them fetches a whole sector for each element of the second.
+#ifndef RETROGRAD_FUSION_LOWER_LAYOUTS_WALK_ORDER_H_
+#define RETROGRAD_FUSION_LOWER_LAYOUTS_WALK_ORDER_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "fusion/kernel/ir/layout.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+// Elementwise values that read each other, not through a view, are walked together: most of them
+// share kernels. Of each of `values`, which are elementwise: a layout along the dim along which
+// most of these lie, of all that are walked with it: what is read from elsewhere, each once, and
+// the elementwise values that are not among `values`, whose order is fixed (an output, an operand
+// of a call). Results of calls do not count: their order is as free. nullopt if the value lies so
+// by `layouts`, or along a dim of as many. layouts: of all values.
+std::vector<std::optional<Layout>> OrdersOfWalks(const BackwardGraph& graph,
+                                                 absl::Span<const Layout> layouts,
+                                                 absl::Span<const ValueId> values);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_LOWER_LAYOUTS_WALK_ORDER_H_

@@ -1,0 +1,197 @@
+// Elementwise values lie as most of what is walked with them, where the whole plan wins by it, and
+// plans of it give the reference's values.
+#include <cmath>
+
+#include "fusion/device/device_spec.h"
+#include "fusion/lower/layouts/layouts.h"
+#include "fusion/planner/plan_pattern.h"
+#include "fusion/planner/planner.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/plans/run_plan.h"
+
+namespace retrograd {
+namespace {
+
+// What a residual network saves behind a convolution: a tensor [images, tokens, channels] whose
+// tokens lie side by side.
+struct Tokens {
+  GraphBuilder b{"tokens"};
+  Shape shape;
+  DType dtype;
+  std::vector<int64_t> by_channels, by_tokens;
+
+  explicit Tokens(Shape of, DType type = DType::kFp64) : shape(std::move(of)), dtype(type) {
+    const int64_t tokens = shape[1], channels = shape[2];
+    by_channels = {tokens * channels, channels, 1};
+    by_tokens = {tokens * channels, 1, tokens};
+  }
+
+  ValueId Input(std::string name, const std::vector<int64_t>& strides) {
+    return b.Input({dtype, shape}, {.name = std::move(name), .strides = strides});
+  }
+
+  // The gradient of normalised rows (x of each of `layers` has its tokens side by side), each of
+  // which is read beside `beside` tensors whose channels lie side by side. The first layer's values
+  // are listed in `made`.
+  BackwardGraph Backward(int layers, int beside, std::vector<ValueId>* made = nullptr) {
+    ValueId gradient = Input("dy", by_channels);
+    for (int layer = 0; layer < layers; ++layer) {
+      const std::string n = std::to_string(layer);
+      const ValueId x = Input("x" + n, by_tokens);
+      const ValueId normal = b.Add(Op::sub, {x, b.Sum(x, {2}, true)});
+      ValueId product = gradient;
+      for (int i = 0; i < beside; ++i) {
+        const std::string name = "saved" + n + "_" + std::to_string(i);
+        product = b.Add(Op::mul, {product, Input(name, by_channels)});
+      }
+      product = b.Add(Op::mul, {product, normal});
+      b.Output(b.Sum(product, {0, 1}), "dw" + n);
+      const ValueId down = b.Sum(product, {2}, true);
+      if (made != nullptr && layer == 0) *made = {normal, product};
+      gradient = b.Add(Op::add, {gradient, b.Add(Op::mul, {normal, down})});
+    }
+    b.Output(gradient, "dx");
+    auto graph = b.Build();
+    INFO(graph.status());
+    REQUIRE(graph.ok());
+    return *std::move(graph);
+  }
+};
+
+std::vector<std::vector<int64_t>> StridesOf(const BackwardGraph& graph,
+                                            const std::vector<ValueId>& values, bool walk_order) {
+  const std::vector<Layout> layouts = AssignLayouts(graph, {.walk_order = walk_order});
+  std::vector<std::vector<int64_t>> strides;
+  for (const ValueId v : values) strides.push_back(layouts[graph.value_index(v)].strides);
+  return strides;
+}
+
+TEST_CASE("a value lies as most of what is walked with it, and as its operand in doubt") {
+  for (const int beside : {0, 1, 2}) {
+    INFO(beside);
+    Tokens t({2, 6, 4});
+    std::vector<ValueId> made;
+    const BackwardGraph graph = t.Backward(1, beside, &made);
+    // Of the walk: x lies by tokens; dy, what is saved, and dx do not.
+    CHECK(StridesOf(graph, made, true) ==
+          std::vector<std::vector<int64_t>>{t.by_channels, t.by_channels});
+    CHECK(StridesOf(graph, made, false)[0] == t.by_tokens);
+    CHECK(WalksDecide(graph, {}));
+  }
+  // As many lie in either order.
+  Tokens t({2, 6, 4});
+  const ValueId x = t.Input("x", t.by_tokens);
+  const ValueId twice = t.b.Add(Op::mul, {x, x});
+  const ValueId product = t.b.Add(Op::mul, {twice, t.Input("saved", t.by_channels)});
+  t.b.Output(t.b.Sum(product, {1}), "sums");
+  const auto graph = t.b.Build();
+  REQUIRE(graph.ok());
+  CHECK(StridesOf(*graph, {twice, product}, true) ==
+        std::vector<std::vector<int64_t>>{t.by_tokens, t.by_tokens});
+  CHECK_FALSE(WalksDecide(*graph, {}));
+}
+
+TEST_CASE("a walk ends at views, and results of calls have no say in it") {
+  Tokens t({2, 6, 4});
+  const ValueId x = t.Input("x", t.by_tokens);
+  const ValueId twice = t.b.Add(Op::mul, {x, x});
+  // Two products would lie by channels.
+  ValueId product = twice;
+  for (const char* name : {"left", "right"}) {
+    const ValueId left = t.b.Input({t.dtype, {2, 6, 3}}, {.name = name});
+    const ValueId right = t.b.Input({t.dtype, {2, 3, 4}}, {.name = std::string("of_") + name});
+    product = t.b.Add(Op::mul, {product, t.b.MatMul(left, right)});
+  }
+  t.b.Output(t.b.Sum(product, {1}), "sums");
+  // So would what is read beside a view of the value.
+  const ValueId seen = t.b.Reshape(twice, {12, 4});
+  ValueId other = t.b.Input({t.dtype, {12, 4}}, {.name = "other"});
+  other = t.b.Add(Op::mul, {other, t.b.Input({t.dtype, {12, 4}}, {.name = "another"})});
+  t.b.Output(t.b.Sum(t.b.Add(Op::mul, {seen, other}), {0}), "other_sums");
+  const auto graph = t.b.Build();
+  REQUIRE(graph.ok());
+  CHECK(StridesOf(*graph, {twice, product}, true) ==
+        std::vector<std::vector<int64_t>>{t.by_tokens, t.by_tokens});
+}
+
+DeviceSpec H200() {
+  auto spec = LoadDeviceSpec("h200");
+  INFO(spec.status());
+  REQUIRE(spec.ok());
+  return *std::move(spec);
+}
+
+int64_t PriceOf(const BackwardGraph& graph, const DeviceSpec& device,
+                const std::vector<std::string>& disable = {}) {
+  PlanOptions options;
+  options.disable.insert(disable.begin(), disable.end());
+  const auto planned = PlanFusion(graph, device, options);
+  INFO(planned.status());
+  REQUIRE(planned.ok());
+  return planned->plan.summary.price_ps;
+}
+
+// Their plan takes less by the order of walks: each of few gradients is read beside a saved tensor.
+BackwardGraph Winning() {
+  Tokens t({32, 256, 768}, DType::kFp32);
+  return t.Backward(4, 1);
+}
+
+// More: nothing is read beside what many layers read of one gradient.
+BackwardGraph Losing() {
+  Tokens t({2, 2048, 1024}, DType::kBf16);
+  return t.Backward(4, 0);
+}
+
+TEST_CASE("whole plans decide whether values lie as what is walked with them") {
+  const DeviceSpec device = H200();
+  const BackwardGraph winning = Winning(), losing = Losing();
+  REQUIRE(WalksDecide(winning, {}));
+  REQUIRE(WalksDecide(losing, {}));
+  const std::vector<std::string> off = {"walk_order"};
+  CHECK(PriceOf(winning, device) < PriceOf(winning, device, off) * 95 / 100);
+  CHECK(PriceOf(losing, device) == PriceOf(losing, device, off));
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    INFO("seed " << seed);
+    const BackwardGraph graph = RandomGraph(seed);
+    CHECK(PriceOf(graph, device) <= PriceOf(graph, device, off));
+  }
+}
+
+TEST_CASE("other sizes lie as the representative's plan does") {
+  for (const bool wins : {true, false}) {
+    const auto pattern = PatternOf(wins ? Winning() : Losing(), H200(), {});
+    REQUIRE(pattern.ok());
+    CHECK((*pattern)->without ==
+          (wins ? std::vector<std::string>{} : std::vector<std::string>{"walk_order"}));
+  }
+}
+
+TEST_CASE("plans with the order of walks give the reference's values") {
+  for (const int beside : {0, 2}) {
+    Tokens t({3, 20, 12});
+    const BackwardGraph graph = t.Backward(3, beside);
+    const std::vector<Values> inputs = RandomInputs(graph, 7);
+    const auto expected = Evaluate(graph, inputs, {.mode = ReferenceOptions::kFloat64});
+    REQUIRE(expected.ok());
+    for (const bool walk_order : {true, false}) {
+      RunSetup setup;
+      if (!walk_order) setup.plan.disable.insert("walk_order");
+      setup.plan.merging = PlanOptions::Merging::kAlways;  // no trial takes the order away
+      const auto run = RunOnHost(graph, inputs, setup);
+      INFO(run.status());
+      REQUIRE(run.ok());
+      for (size_t o = 0; o < graph.outputs().size(); ++o) {
+        const Values& want = (*expected)[graph.value_index(*graph.outputs()[o].value)];
+        REQUIRE(run->outputs[o].size() == want.size());
+        for (size_t i = 0; i < want.size(); ++i) {
+          REQUIRE(std::fabs(run->outputs[o][i] - want[i]) <= 1e-10 * (1 + std::fabs(want[i])));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace retrograd
