@@ -194,9 +194,9 @@ def attention(batch, heads, length, width, causal, dtype):
     return _weighted(op, (batch, length, heads, width), dtype, inputs=3)
 
 
-def upsampling(batch, channels, edge, mode):
-    op = nn.Upsample(scale_factor=2, mode=mode)
-    result = (batch, channels, 2 * edge, 2 * edge)
+def upsampling(batch, channels, edge, mode, scale=2):
+    op = nn.Upsample(scale_factor=scale, mode=mode)
+    result = (batch, channels, scale * edge, scale * edge)
     return _weighted(op, (batch, channels, edge, edge), result=result)
 
 
@@ -520,6 +520,11 @@ MODELS = {
     **{f"{mode}_upsampling": (upsampling, dict(batch=8, channels=64, edge=64, mode=mode),
                               dict(batch=1, channels=3, edge=5, mode=mode))
        for mode in ("bilinear", "nearest")},
+    # Logits of segmentation, by the strides of SegFormer's, DeepLab's and FCN's heads.
+    **{f"bilinear_upsampling_by_{scale}": (
+           upsampling, dict(batch=4, channels=19, edge=edge, mode="bilinear", scale=scale),
+           dict(batch=1, channels=2, edge=4, mode="bilinear", scale=scale))
+       for scale, edge in ((4, 128), (8, 64), (16, 32))},
     "embedding_32768x4096": (embedding, dict(rows=32768, columns=4096, indices=16384),
                              dict(rows=50, columns=16, indices=40)),
     "embedding_131072x1024": (embedding, dict(rows=131072, columns=1024, indices=8192),

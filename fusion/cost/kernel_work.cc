@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
@@ -148,7 +152,41 @@ std::vector<KernelWork::RowCopy> KernelWork::CopiesOfRows(const KernelIr& ir,
   return copies;
 }
 
+// How many loads of one buffer find their elements in the same sectors, by instruction: those that
+// go along with equal steps, of more than one element, and began within a sector of each other.
+std::vector<int64_t> KernelWork::LoadsOfSectors(const KernelIr& ir) const {
+  std::map<std::pair<int, std::string>, std::set<int64_t>> begins;  // of loads that go along alike
+  const auto alike = [&](const Instr& load) {
+    IndexExpr from_zero = load.offset;
+    from_zero.AddScaled(IndexExpr::Constant(load.offset.offset()), -1);
+    return std::pair(load.buffer, from_zero.Print());
+  };
+  const auto strided = [&](const Instr& instr) {
+    return instr.kind == InstrKind::kLoad && instr.indirect.empty() && StepOf(ir, instr.offset) > 1;
+  };
+  for (const Instr& instr : ir.instrs) {
+    if (strided(instr)) begins[alike(instr)].insert(instr.offset.offset());
+  }
+  std::vector<int64_t> loads(ir.instrs.size(), 1);
+  for (size_t i = 0; i < ir.instrs.size() && !begins.empty(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (!strided(instr)) continue;
+    const int64_t step = StepOf(ir, instr.offset);
+    const int64_t sector = std::max<int64_t>(device_.sector_bytes / SizeBytes(instr.dtype), 1);
+    const auto place = [&](int64_t begin) { return (begin % step + step) % step; };
+    std::set<int64_t> places;
+    for (const int64_t begin : begins[alike(instr)]) {
+      if (place(begin) / sector == place(instr.offset.offset()) / sector) {
+        places.insert(place(begin));
+      }
+    }
+    loads[i] = static_cast<int64_t>(places.size());
+  }
+  return loads;
+}
+
 void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
+  const std::vector<int64_t> of_sectors = LoadsOfSectors(ir);
   const std::vector<RowCopy> copies = CopiesOfRows(ir, p);
   std::vector<const Instr*> counted;
   // Several loads of one buffer bring in no more than all of it: the halves that rotary positions
@@ -184,7 +222,7 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
     const auto forms =
         FormsOf(vectors_, [&](const Vectors& v) { return FormOfLoad(ir, static_cast<int>(i), v); });
     CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms,
-                copies[i]);
+                copies[i], of_sectors[i]);
     const int64_t distinct = ir.Points(instr.offset.axes());
     if (distinct < points_ && distinct > 1) broadcasts_.push_back({distinct, size});
     looped_reread_ += (StagesOf(p, i) - 1) * ir.Points(instr.axes) * size;
@@ -225,7 +263,7 @@ void KernelWork::CountStores(const KernelIr& ir) {
     int64_t all = buffer.elements * SizeBytes(buffer.dtype);
     const auto forms = FormsOf(
         vectors_, [&](const Vectors& v) { return LoadForm{.width = StoreWidth(ir, store, v)}; });
-    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {},
+    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {}, 1,
                 TileWidthOfStore(ir, store));
   }
   if (!ir.scatter) return;
@@ -252,7 +290,7 @@ int64_t KernelWork::StepOf(const KernelIr& ir, const IndexExpr& offset) const {
 void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,
                              DType dtype, bool store, int64_t& left,
                              const std::array<LoadForm, kWidths>& forms, RowCopy copy,
-                             int tile_width) {
+                             int64_t loads_of_sectors, int tile_width) {
   const int64_t size = SizeBytes(dtype);
   const int fastest = tile_axes_ != 0 ? column_axis_ : FastestAxis(ir);
   const int64_t step = StepOf(ir, offset);
@@ -269,6 +307,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
   }
+  access.waste = CeilDiv(access.waste, loads_of_sectors);
   const int64_t reached = std::min(ir.Points(offset.axes()), buffer.elements) * size;
   access.bytes = std::min(reached, left);
   left -= access.bytes;

@@ -81,16 +81,18 @@ class KernelWork {
 
   std::vector<RowCopy> CopiesOfRows(const KernelIr& ir, const KernelProfile& profile) const;
   void ReadTiles(const KernelIr& ir);
+  std::vector<int64_t> LoadsOfSectors(const KernelIr& ir) const;
   void CountLoads(const KernelIr& ir, const KernelProfile& profile);
   void CountStores(const KernelIr& ir);
   int TileWidthOfStore(const KernelIr& ir, const Store& store) const;
   static AxisMask PositionsAnywhere(const KernelIr& ir);
   int64_t FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMask axes, int64_t size) const;
   int64_t StepOf(const KernelIr& ir, const IndexExpr& offset) const;
-  // `left`: bytes of the buffer that no access was counted for.
+  // `left`: bytes of the buffer that no access was counted for. loads_of_sectors: loads, this one
+  // among them, that find their elements in the same sectors.
   void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
                    bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms,
-                   RowCopy copy, int tile_width = 1);
+                   RowCopy copy, int64_t loads_of_sectors, int tile_width = 1);
   const LoadForm& FormUnder(const Access& access, const Schedule& schedule) const;
   // Bytes that a thread asks for at once.
   int64_t WidthOf(const Access& access, const Schedule& schedule) const;

@@ -1,6 +1,6 @@
 // What a block has of a row is priced by the sectors that it lies in: sums down columns whose rows
-// lie at no multiple of a sector, so that threads load element by element, and tiles whose elements
-// lie beside those of other tiles.
+// lie at no multiple of a sector, so that threads load element by element, tiles whose elements lie
+// beside those of other tiles, and loads that go along rows with equal steps.
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/device/device_numbers.h"
 #include "tests/catch.h"
@@ -102,6 +102,36 @@ TEST_CASE("elements of tiles that lie beside those of other tiles cost whole sec
     // One of two tensors takes 8 times its bytes.
     CHECK(memory_ps(TileSums(32, 256, tiles, true)) > along * 3);
   }
+}
+
+// Sums of every fourth element of rows, from places that lie `apart`.
+KernelIr Phases(int64_t rows, int64_t columns, int loads, int64_t apart) {
+  KernelIrBuilder b({rows, columns});
+  const int64_t pitch = columns * 4 + loads * apart;
+  const int buffer = b.In(DType::kFp32, rows * pitch);
+  int sum = b.Load(buffer, A(0) * pitch + A(1) * 4);
+  for (int n = 1; n < loads; ++n) {
+    const int next = b.Load(buffer, A(0) * pitch + A(1) * 4 + IndexExpr::Constant(n * apart));
+    sum = b.Do(Op::add, {sum, next});
+  }
+  b.Store(sum, b.Out(DType::kFp32, rows * columns), A(0) * columns + A(1));
+  return b.Build();
+}
+
+TEST_CASE("loads that find their elements in the same sectors fetch them once") {
+  const auto device = LoadDeviceSpec("h200");
+  REQUIRE(device.ok());
+  const auto memory_ps = [&](const KernelIr& ir) {
+    const KernelProfile profile = ProfileKernel(ir, Classify(ir));
+    Schedule s{.kind = Template::kPointwise, .threads = 256};
+    s.blocks = ir.extents[0] * ir.extents[1] / 256;
+    return MemoryPs(KernelPricer(ir, profile, *device), s);
+  };
+  // The sectors of one load hold the elements of all four.
+  const int64_t shared = memory_ps(Phases(4096, 1024, 4, 1));
+  CHECK(shared < memory_ps(Phases(4096, 1024, 1, 1)) * 11 / 10);
+  // Loads that begin a multiple of the step apart fetch sectors of their own.
+  CHECK(memory_ps(Phases(4096, 1024, 4, 1024)) > shared * 3 / 2);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kMaxSlope = 8;  // of numerator and denominator of a line
+// Of a line's step and stride, if one of them is 1, and else.
+constexpr int64_t kMaxWhole = 32, kMaxSlope = 8;
 
 int64_t Product(absl::Span<const int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
@@ -149,8 +150,9 @@ std::optional<std::vector<IndexLine>> LinesOf(const IndexFactor& index, int64_t 
     const std::vector<Row> rows = RowsAlong(index, axis);
     const size_t least = RowsWithPlaces(rows);
     if (least > limit) continue;
-    for (int64_t stride = 1; stride <= kMaxSlope; ++stride) {
-      for (int64_t step = -kMaxSlope; step <= kMaxSlope; ++step) {
+    for (int64_t stride = 1; stride <= kMaxWhole; ++stride) {
+      const int64_t most = stride == 1 ? kMaxWhole : stride <= kMaxSlope ? kMaxSlope : 1;
+      for (int64_t step = -most; step <= most; ++step) {
         if (best.has_value() && best->size() <= least) break;
         if (step == 0 || std::gcd(step, stride) != 1) continue;
         std::vector<Keyed> lines = KeyedLines(rows, axis, step, stride, limit);

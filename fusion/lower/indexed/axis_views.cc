@@ -1,0 +1,60 @@
+#include "fusion/lower/indexed/axis_views.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace retrograd {
+
+void AxisViews::Gather(int64_t axis, const IndexFactor& factor, const IndexLine& line) {
+  for (size_t a = 0; a < line.at.size(); ++a) {
+    const int64_t at = axis + static_cast<int64_t>(a);
+    if (static_cast<int>(a) == line.axis) {
+      SliceLine(at, line);
+    } else {
+      Slice(at, line.at[a], line.at[a] + 1, 1);
+    }
+  }
+  Merge(axis, static_cast<int64_t>(line.at.size()), {line.count});
+  Spread(axis, line.stride);
+  const int64_t length = std::min(line.count * line.stride, factor.rows - line.row);
+  Slice(axis, 0, length, 1);
+  Pad(axis, line.row, factor.rows - line.row - length);
+}
+
+void AxisViews::SliceLine(int64_t axis, const IndexLine& line) {
+  const int64_t last = line.first + (line.count - 1) * line.step;
+  Slice(axis, std::min(line.first, last), std::max(line.first, last) + 1, std::abs(line.step));
+  if (line.step < 0) x_ = b_.Add(Op::flip, {{x_}}, {{"axes", std::vector<int64_t>{axis}}});
+}
+
+void AxisViews::Slice(int64_t axis, int64_t start, int64_t stop, int64_t step) {
+  if (start == 0 && stop == shape()[axis] && step == 1) return;
+  x_ =
+      b_.Add(Op::slice, {{x_}}, {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
+}
+
+void AxisViews::Merge(int64_t axis, int64_t count, const std::vector<int64_t>& extents) {
+  Shape merged(shape().begin(), shape().begin() + axis);
+  merged.insert(merged.end(), extents.begin(), extents.end());
+  merged.insert(merged.end(), shape().begin() + axis + count, shape().end());
+  x_ = b_.Reshape(x_, std::move(merged));
+}
+
+void AxisViews::Spread(int64_t axis, int64_t stride) {
+  if (stride == 1) return;
+  const int64_t extent = shape()[axis];
+  Merge(axis, 1, {extent, 1});
+  Pad(axis + 1, 0, stride - 1);
+  Merge(axis, 2, {extent * stride});
+}
+
+void AxisViews::Pad(int64_t axis, int64_t before, int64_t behind) {
+  if (before == 0 && behind == 0) return;
+  std::vector<int64_t> low(shape().size()), high(shape().size());
+  low[axis] = before;
+  high[axis] = behind;
+  x_ = b_.Add(Op::pad, {{x_}}, {{"high", high}, {"low", low}, {"value", 0.0}});
+}
+
+}  // namespace retrograd

@@ -1,0 +1,39 @@
+// Views that put places of a source where a line of an index says (index_lines.h).
+#ifndef RETROGRAD_FUSION_LOWER_INDEXED_AXIS_VIEWS_H_
+#define RETROGRAD_FUSION_LOWER_INDEXED_AXIS_VIEWS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "fusion/lower/indexed/index_lines.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+// Views of one axis, or some, of a tensor.
+class AxisViews {
+ public:
+  AxisViews(GraphBuilder& builder, ValueId x) : b_(builder), x_(x) {}
+
+  ValueId value() const { return x_; }
+
+  // The line's places, `axis` being the first of the factor's; one axis of the factor's rows.
+  void Gather(int64_t axis, const IndexFactor& factor, const IndexLine& line);
+
+ private:
+  const Shape& shape() const { return b_.type(x_).shape; }
+  void SliceLine(int64_t axis, const IndexLine& line);
+  void Slice(int64_t axis, int64_t start, int64_t stop, int64_t step);
+  // `count` axes as axes of other extents.
+  void Merge(int64_t axis, int64_t count, const std::vector<int64_t>& extents);
+  // stride - 1 zeros behind each element.
+  void Spread(int64_t axis, int64_t stride);
+  void Pad(int64_t axis, int64_t before, int64_t behind);
+
+  GraphBuilder& b_;
+  ValueId x_;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_LOWER_INDEXED_AXIS_VIEWS_H_
