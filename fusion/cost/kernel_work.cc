@@ -279,8 +279,8 @@ void KernelWork::CountStores(const KernelIr& ir) {
 // its axes; what is next to an element along another axis is another block's.
 int64_t KernelWork::StepOf(const KernelIr& ir, const IndexExpr& offset) const {
   if (tile_axes_ == 0) {
-    const int fastest = FastestAxis(ir);
-    return fastest < 0 ? 0 : std::abs(offset.axis_coef(fastest));
+    const int last = static_cast<int>(ir.extents.size()) - 1;
+    return last < 0 ? 0 : std::abs(offset.axis_coef(last));
   }
   const int64_t along = std::abs(offset.axis_coef(column_axis_));
   const int64_t across = std::abs(offset.axis_coef(across_axis_));
@@ -292,7 +292,8 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
                              const std::array<LoadForm, kWidths>& forms, RowCopy copy,
                              int64_t loads_of_sectors, int tile_width) {
   const int64_t size = SizeBytes(dtype);
-  const int fastest = tile_axes_ != 0 ? column_axis_ : FastestAxis(ir);
+  const int last = static_cast<int>(ir.extents.size()) - 1;
+  const int fastest = tile_axes_ != 0 ? column_axis_ : last;
   const int64_t step = StepOf(ir, offset);
   Access access{
       .element_bytes = size,

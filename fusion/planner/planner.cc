@@ -36,9 +36,8 @@ struct TrialPlans {
   LoweredGraph lowered;
   // Without a price of memory. Lowerings of one graph share most of their regions.
   std::shared_ptr<RegionResults> solved;
-  std::vector<bool> merges;          // by candidate: whether it is merged
-  std::vector<std::string> without;  // those of kTriedFeatures that made the plan take longer
-  std::optional<FusionPlan> plan;    // of the lowered graph, if it was asked for and had to be made
+  std::vector<bool> merges;        // by candidate: whether it is merged
+  std::optional<FusionPlan> plan;  // of the lowered graph, if it was asked for and had to be made
 
   // With those of kTriedFeatures by which the plan takes less.
   static absl::StatusOr<TrialPlans> Make(const BackwardGraph& graph, const DeviceSpec& device,
@@ -101,7 +100,7 @@ absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
   const MatMulMerger merger(lowered.graph, device, merge);
   RG_ASSIGN_OR_RETURN(std::optional<MergedMatMuls> merged, merger.MergeAs(options.pattern->merges));
   if (!merged) return false;
-  lowered = {std::move(merged->graph), std::move(merged->decisions)};
+  lowered = {std::move(merged->graph), std::move(merged->decisions), {}};
   return true;
 }
 
@@ -126,8 +125,8 @@ bool PricesDecide(const PlanOptions& options) {
   return !random && options.merging == PlanOptions::Merging::kPriced;
 }
 
-// What lowering decides without the prices of the kernels that it leads to: a whole plan tells what
-// they take.
+// What is decided without the prices of the kernels that it leads to, by lowering or where layouts
+// are assigned: a whole plan tells what they take.
 constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels", "position_order",
                                                 "walk_order"};
 
@@ -156,9 +155,11 @@ absl::StatusOr<bool> LoweredAlike(const BackwardGraph& graph, const DeviceSpec& 
 absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& device,
                                             const PlanOptions& options, bool with_plan) {
   if (options.pattern != nullptr) {
-    PlanOptions alike = options;
-    alike.disable.insert(options.pattern->without.begin(), options.pattern->without.end());
-    return MakeOnce(graph, device, alike, with_plan, std::make_shared<RegionResults>());
+    const std::vector<std::string>& without = options.pattern->without;
+    RG_ASSIGN_OR_RETURN(TrialPlans alike, MakeOnce(graph, device, Without(options, without),
+                                                   with_plan, std::make_shared<RegionResults>()));
+    alike.lowered.without = without;
+    return alike;
   }
   RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan,
                                                 std::make_shared<RegionResults>()));
@@ -168,8 +169,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   for (const absl::string_view feature : kTriedFeatures) {
     PlanOptions without = chosen;
     if (!without.disable.insert(std::string(feature)).second) continue;
-    const LayoutOptions layouts = LayoutOptionsOf(chosen, planned);
-    if (!MayDecide(feature, graph, best.lowered.graph, layouts)) continue;
+    if (!MayDecide(feature, graph, best.lowered.graph, LayoutOptionsOf(chosen, planned))) continue;
     if (feature != "walk_order") {  // that one may leave the graph as it is
       RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
       if (alike) continue;
@@ -180,8 +180,8 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
         other.ok() ? other->PlanPs(device, without) : other.status();
     if (absl::IsCancelled(other_ps.status())) return other_ps.status();
     if (!other_ps.ok() || *other_ps > best_ps) continue;
-    other->without = std::move(best.without);
-    other->without.emplace_back(feature);
+    other->lowered.without = std::move(best.lowered.without);
+    other->lowered.without.emplace_back(feature);
     best = *std::move(other);
     chosen = std::move(without);
   }
@@ -205,7 +205,7 @@ absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, cons
   if (options.merging == Merging::kAlways || random) {  // prices of random plans decide nothing
     merge.regardless = options.merging == Merging::kAlways;
     RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(lowered.graph, device, merge));
-    lowered = {std::move(merged.graph), std::move(merged.decisions)};
+    lowered = {std::move(merged.graph), std::move(merged.decisions), {}};
     return made;
   }
   RG_ASSIGN_OR_RETURN(const bool by_pattern, made.MergeByPattern(device, options, merge));
@@ -223,7 +223,7 @@ absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, cons
   RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(lowered.graph, device, merge, price));
   if (!tried.all) made.plan.reset();
   made.merges = tried.merged.done;
-  lowered = {std::move(tried.merged.graph), std::move(tried.merged.decisions)};
+  lowered = {std::move(tried.merged.graph), std::move(tried.merged.decisions), {}};
   return made;
 }
 
@@ -267,9 +267,11 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
     apart.disable.insert(std::begin(kTriedFeatures), std::end(kTriedFeatures));
     const DeviceSpec priced = PlannedDevice(device, apart);
     RG_ASSIGN_OR_RETURN(BackwardGraph lowered, Lower(graph, LowerOptionsOf(apart, priced)));
-    if (!(lowered == planned.graph)) {
+    const LayoutOptions layouts = LayoutOptionsOf(options, priced);
+    if (!(lowered == planned.graph) || WalksDecide(planned.graph, layouts)) {
       planned.graph = std::move(lowered);
       trials.lowered.merges.clear();
+      planned.without = {std::begin(kTriedFeatures), std::end(kTriedFeatures)};
       RG_ASSIGN_OR_RETURN(const int64_t least_apart, PlanBelowCeiling(device, apart, planned));
       least = std::min(least, least_apart);
     }
@@ -282,6 +284,11 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
 }
 
 }  // namespace
+
+PlanOptions Without(PlanOptions options, const std::vector<std::string>& features) {
+  options.disable.insert(features.begin(), features.end());
+  return options;
+}
 
 LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device) {
   return {.gathered_sums = Enabled(options, "gathered_sums"),
@@ -317,6 +324,7 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> PatternOf(const BackwardGraph
   plain.decisions = false;
   RG_ASSIGN_OR_RETURN(TrialPlans trials,
                       TrialPlans::Make(graph, device, plain, /*with_plan=*/true));
+  plain = Without(std::move(plain), trials.lowered.without);
   if (!trials.plan) {
     RG_RETURN_IF_ERROR(
         PlanGraph(trials.lowered.graph, device, plain, 0, GroupOrder::kProgram, *trials.solved)
@@ -324,7 +332,7 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> PatternOf(const BackwardGraph
   }
   auto pattern = std::make_shared<PlanPattern>();
   pattern->merges = std::move(trials.merges);
-  pattern->without = std::move(trials.without);
+  pattern->without = std::move(trials.lowered.without);
   RG_RETURN_IF_ERROR(AddRegions(trials.lowered.graph, device, plain, *trials.solved, *pattern));
   return pattern;
 }
@@ -337,12 +345,14 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
                       TrialPlans::Make(graph, device, options,
                                        options.max_memory_bytes == 0 && options.pairs.empty()));
   planned.graph = std::move(trials.lowered.graph);
+  planned.without = std::move(trials.lowered.without);
+  const PlanOptions chosen = Without(options, planned.without);
   if (options.max_memory_bytes > 0) {
-    RG_RETURN_IF_ERROR(PlanBelowCeiling(graph, device, options, trials, planned));
+    RG_RETURN_IF_ERROR(PlanBelowCeiling(graph, device, chosen, trials, planned));
   } else if (trials.plan) {
     planned.plan = *std::move(trials.plan);
   } else {
-    RG_ASSIGN_OR_RETURN(planned.plan, PlanGraph(planned.graph, device, options, 0,
+    RG_ASSIGN_OR_RETURN(planned.plan, PlanGraph(planned.graph, device, chosen, 0,
                                                 GroupOrder::kProgram, *trials.solved));
   }
   planned.kept_regions = static_cast<int64_t>(trials.solved->kept.size());

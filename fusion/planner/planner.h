@@ -102,7 +102,11 @@ struct Planned {
   int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another, under a ceiling
   std::vector<PairChoice> separated;  // ops that a ceiling keeps apart
   int64_t kept_regions = 0;           // distinct ones whose partition is that of the pattern
+  // Names of kFeatures without which the plan takes less. Who plans `graph` again disables them.
+  std::vector<std::string> without;
 };
+
+PlanOptions Without(PlanOptions options, const std::vector<std::string>& features);
 
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options = {});
@@ -114,6 +118,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
 struct LoweredGraph {
   BackwardGraph graph;
   std::vector<Decision> merges;
+  std::vector<std::string> without;  // as of Planned
 };
 absl::StatusOr<LoweredGraph> LowerAndMerge(const BackwardGraph& graph, const DeviceSpec& device,
                                            const PlanOptions& options = {});

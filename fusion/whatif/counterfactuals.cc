@@ -69,13 +69,15 @@ class FlipSearch {
 
  private:
   // Whether a plan of the region has both in one kernel; nullopt if it is not to be had.
-  std::optional<bool> Together(const BackwardGraph& lowered, const DeviceSpec& device, NodeId a,
-                               NodeId b) {
+  std::optional<bool> Together(const BackwardGraph& lowered,
+                               const std::vector<std::string>& without, const DeviceSpec& device,
+                               NodeId a, NodeId b) {
     ++found_.tried;
-    const auto context = PlanningContext::Make(lowered, device, q_.options, q_.memory_ps_per_mib);
+    const PlanOptions chosen = Without(q_.options, without);
+    const auto context = PlanningContext::Make(lowered, device, chosen, q_.memory_ps_per_mib);
     if (!context.ok()) return std::nullopt;
     if (!CanMeet(**context, a, b).ok()) return false;
-    const RegionOptions options = RegionOptionsOf(q_.options, (*context)->limits);
+    const RegionOptions options = RegionOptionsOf(chosen, (*context)->limits);
     if (!options.fuse) return false;
     RegionPlanner planner((*context)->regions[(*context)->region_of[Index(a)]], (*context)->pricer,
                           options);
@@ -85,7 +87,7 @@ class FlipSearch {
   // Whether planning for the device has the same matmuls merged, and so is about the same ops.
   bool MergesTheSame(const DeviceSpec& device) const {
     const absl::StatusOr<LoweredGraph> lowered = LowerAndMerge(q_.original, device, q_.options);
-    return lowered.ok() && lowered->graph == q_.lowered;
+    return lowered.ok() && lowered->graph == q_.lowered && lowered->without == q_.without;
   }
 
   // All numbers at one factor before any at the next.
@@ -115,7 +117,8 @@ class FlipSearch {
     if (!text.ok()) return;
     const absl::StatusOr<DeviceSpec> device = ParseDeviceSpec(*text, "device");
     if (!device.ok()) return;  // no device has such a number
-    if (Together(q_.lowered, *device, q_.a, q_.b) != std::optional<bool>(!q_.together)) return;
+    if (Together(q_.lowered, q_.without, *device, q_.a, q_.b) != std::optional<bool>(!q_.together))
+      return;
     if (!MergesTheSame(*device)) return;
     found_.flips.push_back(
         {.name = number.name,
@@ -136,7 +139,9 @@ class FlipSearch {
     const std::optional<NodeId> a = Counterpart(q_.lowered, q_.a, lowered->graph);
     const std::optional<NodeId> b = Counterpart(q_.lowered, q_.b, lowered->graph);
     if (!a.has_value() || !b.has_value() || *a == *b) return false;
-    if (Together(lowered->graph, device, *a, *b) != std::optional<bool>(!q_.together)) return false;
+    if (Together(lowered->graph, lowered->without, device, *a, *b) !=
+        std::optional<bool>(!q_.together))
+      return false;
     flip.a = *a;
     flip.b = *b;
     found_.flips.push_back(std::move(flip));

@@ -20,6 +20,7 @@ struct FlipQuestion {
   const BackwardGraph& lowered;
   absl::string_view device_text;  // the spec's text form
   const PlanOptions& options;
+  std::vector<std::string> without;  // as of Planned
   int64_t memory_ps_per_mib = 0;
   NodeId a{}, b{};
   bool together = false;  // what the plan does

@@ -250,7 +250,7 @@ TEST_CASE("why agrees with a forbidden pair about which plan is faster, shared l
                                  "sharing " +
                                  std::string(loss > 0 ? "loses" : "saves")));
     PlanOptions options = asked.options;
-    int64_t price[2];
+    int64_t price[2] = {};
     for (const bool together : {false, true}) {
       options.pairs = {{why.a, why.b, together}};
       const auto planned = PlanFusion(asked.original, asked.device, options);

@@ -205,10 +205,12 @@ absl::StatusOr<WhyAnswer> AnswerWhy(const PlanArguments& arguments, absl::string
   progress->Step(absl::StrCat("planning ", arguments.graph, " for ", answer.opened.spec.name));
   int64_t memory_ps_per_mib = 0;
   std::vector<Decision> merges;
+  std::vector<std::string> without;
   if (options.max_memory_bytes > 0) {
     RG_ASSIGN_OR_RETURN(Planned planned,
                         PlanFusion(answer.opened.original, answer.opened.spec, options));
     memory_ps_per_mib = planned.memory_ps_per_mib;
+    without = std::move(planned.without);
     answer.lowered = std::move(planned.graph);
     merges = std::move(planned.plan.decisions);
   } else {
@@ -216,10 +218,12 @@ absl::StatusOr<WhyAnswer> AnswerWhy(const PlanArguments& arguments, absl::string
                         LowerAndMerge(answer.opened.original, answer.opened.spec, options));
     answer.lowered = std::move(lowered.graph);
     merges = std::move(lowered.merges);
+    without = std::move(lowered.without);
   }
+  const PlanOptions chosen = Without(options, without);
   RG_ASSIGN_OR_RETURN(const auto pair, FindPair(answer.lowered, a, b));
-  RG_ASSIGN_OR_RETURN(answer.why, ExplainWhy(answer.lowered, answer.opened.spec, options,
-                                             pair.first, pair.second, memory_ps_per_mib));
+  RG_ASSIGN_OR_RETURN(answer.why, ExplainWhy(answer.lowered, answer.opened.spec, chosen, pair.first,
+                                             pair.second, memory_ps_per_mib));
   answer.merge = MergeOf(answer.lowered, merges, pair.first, pair.second);
   if (!look_for_flips) return answer;
   progress->Step("looking for what would flip it");
@@ -227,6 +231,7 @@ absl::StatusOr<WhyAnswer> AnswerWhy(const PlanArguments& arguments, absl::string
                               .lowered = answer.lowered,
                               .device_text = answer.opened.spec_text,
                               .options = options,
+                              .without = without,
                               .memory_ps_per_mib = memory_ps_per_mib,
                               .a = answer.why.a,
                               .b = answer.why.b,

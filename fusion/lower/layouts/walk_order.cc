@@ -1,11 +1,13 @@
 #include "fusion/lower/layouts/walk_order.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/strided_view.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/lower/layouts/dense_order.h"
@@ -17,11 +19,7 @@ namespace {
 class Walks {
  public:
   Walks(const BackwardGraph& g, absl::Span<const Layout> layouts, absl::Span<const ValueId> values)
-      : g_(g),
-        layouts_(layouts),
-        walk_of_(g.num_values()),
-        free_(g.num_values()),
-        counted_(g.num_values()) {
+      : g_(g), layouts_(layouts), walk_of_(g.num_values()), free_(g.num_values()) {
     std::iota(walk_of_.begin(), walk_of_.end(), size_t{0});
     for (const ValueId v : values) free_[g.value_index(v)] = true;
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
@@ -57,7 +55,8 @@ class Walks {
   void JoinOperands(NodeId id) {
     const ValueId result{id, 0};
     for (const ValueId operand : g_.operands(id)) {
-      if (!IsElementwise(g_, operand.node) || !SameShape(operand, result)) continue;
+      if (!IsElementwise(g_, operand.node) || IsConstant(g_, operand.node)) continue;
+      if (!SameShape(operand, result)) continue;
       walk_of_[WalkOf(g_.value_index(operand))] = WalkOf(g_.value_index(result));
     }
   }
@@ -73,18 +72,17 @@ class Walks {
   }
 
   void Count(ValueId tensor, ValueId walked) {
-    const size_t index = g_.value_index(tensor);
-    if (counted_[index]) return;
-    counted_[index] = true;
+    const size_t walk = WalkOf(g_.value_index(walked));
+    if (!counted_.insert({walk, g_.value_index(BehindViews(g_, tensor))}).second) return;
     const int dim = FastestDim(g_, layouts_, tensor);
-    if (dim >= 0) ++tensors_[WalkOf(g_.value_index(walked))][dim];
+    if (dim >= 0) ++tensors_[walk][dim];
   }
 
   const BackwardGraph& g_;
   absl::Span<const Layout> layouts_;
-  std::vector<size_t> walk_of_;                   // by value_index: a value of the same walk
-  std::vector<bool> free_;                        // by value_index
-  std::vector<bool> counted_;                     // by value_index
+  std::vector<size_t> walk_of_;  // by value_index: a value of the same walk
+  std::vector<bool> free_;       // by value_index
+  absl::flat_hash_set<std::pair<size_t, size_t>> counted_;  // walks and what lies in memory
   std::map<size_t, std::map<int, int>> tensors_;  // by walk and by the dim along which they lie
 };
 
