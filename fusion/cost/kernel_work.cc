@@ -153,32 +153,32 @@ std::vector<KernelWork::RowCopy> KernelWork::CopiesOfRows(const KernelIr& ir,
 }
 
 // How many loads of one buffer find their elements in the same sectors, by instruction: those that
-// go along with equal steps, of more than one element, and began within a sector of each other.
+// go along with equal steps, of more than one element, begin near each other, and reach the same
+// sector of each step.
 std::vector<int64_t> KernelWork::LoadsOfSectors(const KernelIr& ir) const {
   std::map<std::pair<int, std::string>, std::set<int64_t>> begins;  // of loads that go along alike
-  const auto alike = [&](const Instr& load) {
+  std::vector<const std::set<int64_t>*> alike(ir.instrs.size(), nullptr);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& load = ir.instrs[i];
+    if (load.kind != InstrKind::kLoad || !load.indirect.empty()) continue;
+    if (StepOf(ir, load.offset) <= 1) continue;
     IndexExpr from_zero = load.offset;
     from_zero.AddScaled(IndexExpr::Constant(load.offset.offset()), -1);
-    return std::pair(load.buffer, from_zero.Print());
-  };
-  const auto strided = [&](const Instr& instr) {
-    return instr.kind == InstrKind::kLoad && instr.indirect.empty() && StepOf(ir, instr.offset) > 1;
-  };
-  for (const Instr& instr : ir.instrs) {
-    if (strided(instr)) begins[alike(instr)].insert(instr.offset.offset());
+    std::set<int64_t>& of_group = begins[{load.buffer, from_zero.Print()}];
+    of_group.insert(load.offset.offset());
+    alike[i] = &of_group;
   }
   std::vector<int64_t> loads(ir.instrs.size(), 1);
-  for (size_t i = 0; i < ir.instrs.size() && !begins.empty(); ++i) {
-    const Instr& instr = ir.instrs[i];
-    if (!strided(instr)) continue;
-    const int64_t step = StepOf(ir, instr.offset);
-    const int64_t sector = std::max<int64_t>(device_.sector_bytes / SizeBytes(instr.dtype), 1);
-    const auto place = [&](int64_t begin) { return (begin % step + step) % step; };
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    if (alike[i] == nullptr) continue;
+    const Instr& load = ir.instrs[i];
+    const int64_t step = StepOf(ir, load.offset), begin = load.offset.offset();
+    const int64_t sector = std::max<int64_t>(device_.sector_bytes / SizeBytes(load.dtype), 1);
+    const auto place = [&](int64_t other) { return (other % step + step) % step; };
     std::set<int64_t> places;
-    for (const int64_t begin : begins[alike(instr)]) {
-      if (place(begin) / sector == place(instr.offset.offset()) / sector) {
-        places.insert(place(begin));
-      }
+    const auto end = alike[i]->lower_bound(begin + step + sector);
+    for (auto other = alike[i]->upper_bound(begin - step - sector); other != end; ++other) {
+      if (place(*other) / sector == place(begin) / sector) places.insert(place(*other));
     }
     loads[i] = static_cast<int64_t>(places.size());
   }
@@ -306,9 +306,9 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
       .by_tile = tile_width > 1,
       .transposed = transposed_axis_ >= 0 && RunsAlong(offset, transposed_axis_, FastestAxis(ir))};
   if (step > 1) {
-    access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
+    const int64_t waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
+    access.waste_ppm = std::max(waste * kPpm / loads_of_sectors, kPpm);
   }
-  access.waste = CeilDiv(access.waste, loads_of_sectors);
   const int64_t reached = std::min(ir.Points(offset.axes()), buffer.elements) * size;
   access.bytes = std::min(reached, left);
   left -= access.bytes;
@@ -317,7 +317,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&
-        known.forms == access.forms && known.waste == access.waste &&
+        known.forms == access.forms && known.waste_ppm == access.waste_ppm &&
         known.copied_ppm == access.copied_ppm && known.piece_bytes == access.piece_bytes &&
         known.fresh == access.fresh && known.in_rows == access.in_rows &&
         known.by_tile == access.by_tile && known.transposed == access.transposed) {
@@ -362,7 +362,7 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
     return over(MulDiv(a.bytes, SectorsPpm(a.element_bytes, s, device_), kPpm), WidthOf(a, s));
   }
   const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);
-  return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste, 1), WidthOf(a, s));
+  return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste_ppm, kPpm), WidthOf(a, s));
 }
 
 KernelTraffic KernelWork::Traffic(const Schedule& s) const {

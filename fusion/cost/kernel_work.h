@@ -43,7 +43,8 @@ class KernelWork {
     bool vectors = false;  // neighbours along the fastest axis lie side by side
     // How the lanes of vectors go, by the logarithm of their width.
     std::array<LoadForm, kWidths> forms;
-    int64_t waste = 1;  // bytes fetched for each byte used, where a row is walked
+    // Bytes fetched for a million bytes used, where a row is walked.
+    int64_t waste_ppm = kPpm;
     // Where the rows of points are copied: the same in parts per million (0: they never are), and
     // the bytes of a copy.
     int64_t copied_ppm = 0, piece_bytes = 0;

@@ -132,6 +132,8 @@ TEST_CASE("loads that find their elements in the same sectors fetch them once") 
   CHECK(shared < memory_ps(Phases(4096, 1024, 1, 1)) * 11 / 10);
   // Loads that begin a multiple of the step apart fetch sectors of their own.
   CHECK(memory_ps(Phases(4096, 1024, 4, 1024)) > shared * 3 / 2);
+  // So do those that reach the same place of a step far away.
+  CHECK(memory_ps(Phases(4096, 1024, 4, 1025)) > shared * 3 / 2);
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ namespace {
 // more often than a sort of the index costs.
 constexpr int64_t kMaxTerms = 32, kMaxTermsOfAxis = 64;
 
+// Lines of an axis for each place that a row has along it, on the average.
+constexpr int64_t kMostIdleLines = 8;
+
 // Rows as index_add counts them: negative ones from the end, -1 for those outside.
 std::vector<int64_t> RowsNamed(std::vector<int64_t> index, int64_t rows) {
   for (int64_t& i : index) {
@@ -28,6 +31,27 @@ std::vector<int64_t> RowsNamed(std::vector<int64_t> index, int64_t rows) {
     if (i < 0 || i >= rows) i = -1;
   }
   return index;
+}
+
+// Of a row that adds up all of its places at once.
+int64_t Terms(const KnownSum& sum) {
+  int64_t terms = 1;
+  for (const std::vector<IndexLine>& lines : sum.lines) {
+    terms *= static_cast<int64_t>(std::max<size_t>(lines.size(), 1));
+  }
+  return terms;
+}
+
+// Whether an axis of the table has many more rows than the index has places along it, which lie on
+// no few lines, as where an image is resampled to a small one: most terms of a row are zeros.
+bool IsSparse(const KnownSum& sum) {
+  for (size_t f = 0; f < sum.factors.size(); ++f) {
+    const auto lines = static_cast<int64_t>(sum.lines[f].size());
+    const auto places = static_cast<int64_t>(sum.factors[f].values.size());
+    if (lines > kMostIdleLines && lines * sum.factors[f].rows > kMostIdleLines * places)
+      return true;
+  }
+  return false;
 }
 
 std::optional<KnownSum> Known(const BackwardGraph& g, NodeId id) {
@@ -45,6 +69,7 @@ std::optional<KnownSum> Known(const BackwardGraph& g, NodeId id) {
     if (!lines.has_value()) return std::nullopt;
     sum.lines.push_back(*std::move(lines));
   }
+  if (Terms(sum) > kMaxTerms && IsSparse(sum)) return std::nullopt;
   return sum;
 }
 

@@ -229,6 +229,19 @@ TEST_CASE("interpolations by whole factors gather, an axis at a time, up to 32")
   CHECK(HasOp(Gathered(Parse(Corners(3, 2, 48))), Op::index_add));
 }
 
+TEST_CASE("few places of large tables that lie on no line stay sums") {
+  // Every 48th row and column.
+  const auto sum = [](int64_t places, int64_t by) {
+    const std::string n = absl::StrCat(places);
+    return Parse(Sum(absl::StrCat(Iota("i", n + ",1", 0, 0, by), Iota("j", "1," + n, 1, 0, by),
+                                  "%columns = full dtype=i64 shape=[] value=", places * by,
+                                  "\n%r = mul %i %columns\n%index = add %r %j\n"),
+                     n + "," + n, places * by * places * by));
+  };
+  CHECK(HasOp(Gathered(sum(40, 48)), Op::index_add));
+  CHECK_FALSE(HasOp(Gathered(sum(40, 32)), Op::index_add));
+}
+
 TEST_CASE("corners of an interpolation share the sums along the first axis") {
   const BackwardGraph gathered = Gathered(Parse(Corners(5, 4, 8)));
   // Of x times a row's weight and of what is left of x, each along the rows. Products with weights
