@@ -154,14 +154,17 @@ std::vector<KernelWork::RowCopy> KernelWork::CopiesOfRows(const KernelIr& ir,
 
 // How many loads of one buffer find their elements in the same sectors, by instruction: those that
 // go along with equal steps, of more than one element, begin near each other, and reach the same
-// sector of each step.
+// sector of each step. It is there for the second load if the steps of an SM's threads fit its
+// first-level cache, which is made of the same memory as shared memory.
 std::vector<int64_t> KernelWork::LoadsOfSectors(const KernelIr& ir) const {
   std::map<std::pair<int, std::string>, std::set<int64_t>> begins;  // of loads that go along alike
   std::vector<const std::set<int64_t>*> alike(ir.instrs.size(), nullptr);
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& load = ir.instrs[i];
     if (load.kind != InstrKind::kLoad || !load.indirect.empty()) continue;
-    if (StepOf(ir, load.offset) <= 1) continue;
+    const int64_t step_bytes = StepOf(ir, load.offset) * SizeBytes(load.dtype);
+    if (step_bytes <= SizeBytes(load.dtype)) continue;
+    if (Product({device_.max_threads_per_sm, step_bytes}) > device_.shared_bytes_per_sm) continue;
     IndexExpr from_zero = load.offset;
     from_zero.AddScaled(IndexExpr::Constant(load.offset.offset()), -1);
     std::set<int64_t>& of_group = begins[{load.buffer, from_zero.Print()}];

@@ -102,8 +102,8 @@ struct Planned {
   int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another, under a ceiling
   std::vector<PairChoice> separated;  // ops that a ceiling keeps apart
   int64_t kept_regions = 0;           // distinct ones whose partition is that of the pattern
-  // Names of kFeatures without which the plan takes less, or fits below a ceiling. Who plans `graph`
-  // again disables them.
+  // Names of kFeatures without which the plan takes less, or fits below a ceiling. Who plans
+  // `graph` again disables them.
   std::vector<std::string> without;
 };
 
