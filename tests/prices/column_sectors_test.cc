@@ -69,16 +69,16 @@ TEST_CASE("of a sum down odd rows no block has less than a sector of a row") {
 // Of each of `tiles`: sums of rows and of columns of x * y, where y lies along rows, and x either
 // does or has the elements of all tiles side by side.
 KernelIr TileSums(int64_t rows, int64_t columns, int64_t tiles, bool side_by_side) {
-  KernelIrBuilder b({tiles, rows, columns});
+  KernelIrBuilder b({rows, columns, tiles});
   const int64_t all = rows * columns * tiles;
-  const IndexExpr along = A(0) * (rows * columns) + A(1) * columns + A(2);
-  const IndexExpr across = A(1) * (columns * tiles) + A(2) * tiles + A(0);
-  const int x = b.Load(b.In(DType::kFp32, all), side_by_side ? across : along);
+  const IndexExpr along = A(2) * (rows * columns) + A(0) * columns + A(1);
+  const IndexExpr beside = A(0) * (columns * tiles) + A(1) * tiles + A(2);
+  const int x = b.Load(b.In(DType::kFp32, all), side_by_side ? beside : along);
   const int product = b.Do(Op::mul, {x, b.Load(b.In(DType::kFp32, all), along)});
-  b.Store(b.Reduce(Op::sum, product, AxisMask{4}), b.Out(DType::kFp32, tiles * rows),
-          A(0) * rows + A(1));
-  b.Store(b.Reduce(Op::sum, product, AxisMask{2}), b.Out(DType::kFp32, tiles * columns),
-          A(0) * columns + A(2));
+  b.Store(b.Reduce(Op::sum, product, AxisMask{2}), b.Out(DType::kFp32, tiles * rows),
+          A(2) * rows + A(0));
+  b.Store(b.Reduce(Op::sum, product, AxisMask{1}), b.Out(DType::kFp32, tiles * columns),
+          A(2) * columns + A(1));
   return b.Build();
 }
 
