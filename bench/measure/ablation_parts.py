@@ -101,12 +101,15 @@ PARTS = {
     # Where values lie.
     "layouts that follow": _feature(
         "layouts", "what is free is row-major; library calls get copies",
-        "fusion/lower/layouts/layouts.cc:ForLibrary", "fusion/lower/layouts/layouts.cc:ReadableBy",
+        "fusion/lower/layouts/layouts.cc:ForLibrary",
+        "fusion/lower/layouts/layouts.cc:ReadableBy",
         "fusion/lower/layouts/layouts.cc:AllRead", "fusion/lower/layouts/layouts.cc:LikeOperand",
         "fusion/lower/layouts/layouts.cc:LikeAllOperands", "fusion/lower/layouts/layouts.cc:OrderOf",
-        "fusion/lower/layouts/layouts.cc:DenseAfter", "fusion/lower/layouts/layouts.cc:LibraryUsers"),
+        "fusion/lower/layouts/layouts.cc:DenseAfter",
+        "fusion/lower/layouts/layouts.cc:LibraryUsers"),
     "pitches": _feature(
-        "pitches", "rows that matmuls read lie without gaps", "fusion/lower/layouts/layouts.cc:Pitched"),
+        "pitches", "rows that matmuls read lie without gaps",
+        "fusion/lower/layouts/layouts.cc:Pitched"),
     "concats in place": _feature(
         "concats_in_place", "each concat is a copy", "fusion/lower/concat_in_place.cc",
         "fusion/lower/concat_in_place.h", "fusion/verify/concat_in_place_check.cc",
