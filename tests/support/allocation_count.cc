@@ -7,11 +7,13 @@
 
 namespace {
 
-thread_local int64_t allocations = 0, held_bytes = 0;
+thread_local int64_t allocations = 0, held_bytes = 0, given_bytes = 0;
 
 void* Counted(void* p) {
+  const auto bytes = static_cast<int64_t>(malloc_usable_size(p));
   ++allocations;
-  held_bytes += static_cast<int64_t>(malloc_usable_size(p));
+  held_bytes += bytes;
+  given_bytes += bytes;
   return p;
 }
 
@@ -37,5 +39,6 @@ namespace retrograd {
 
 int64_t AllocationCount() { return allocations; }
 int64_t AllocatedBytes() { return held_bytes; }
+int64_t GivenBytes() { return given_bytes; }
 
 }  // namespace retrograd

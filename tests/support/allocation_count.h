@@ -14,6 +14,9 @@ int64_t AllocationCount();
 // made it.
 int64_t AllocatedBytes();
 
+// Bytes of all that it ever gave on the calling thread: a measure of work that no clock disturbs.
+int64_t GivenBytes();
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_TESTS_SUPPORT_ALLOCATION_COUNT_H_

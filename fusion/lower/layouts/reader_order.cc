@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,21 +21,41 @@ bool IsWalkedLike(const BackwardGraph& g, ValueId operand, const Shape& shape) {
   return g.type(operand).shape == shape && !IsConstant(g, BehindViews(g, operand).node);
 }
 
-// The value whose order another follows, as its op's operand or behind views: what is given or is
+// The values whose order others follow, as their op's operand or behind views: what is given or is
 // made in an order of its own.
-ValueId Followed(const BackwardGraph& g, ValueId value) {
-  while (true) {
-    value = BehindViews(g, value);
-    if (!IsElementwise(g, value.node)) return value;
-    const Shape& shape = g.type(value).shape;
-    const absl::Span<const ValueId> operands = g.operands(value.node);
-    const auto like = std::find_if(operands.begin(), operands.end(), [&](ValueId operand) {
-      return IsWalkedLike(g, operand, shape);
-    });
-    if (like == operands.end()) return value;
-    value = *like;
+class FollowedValues {
+ public:
+  explicit FollowedValues(const BackwardGraph& g) : g_(g), known_(g.num_values()) {}
+
+  ValueId Of(ValueId value) {
+    std::vector<size_t> way;  // value_index of what follows the same
+    std::optional<ValueId> followed;
+    while (!followed) {
+      value = BehindViews(g_, value);
+      followed = known_[g_.value_index(value)];
+      if (followed) break;
+      way.push_back(g_.value_index(value));
+      const auto next = OperandLike(value);
+      if (!next) followed = value;
+      value = next.value_or(value);
+    }
+    for (const size_t index : way) known_[index] = followed;
+    return *followed;
   }
-}
+
+ private:
+  std::optional<ValueId> OperandLike(ValueId value) const {
+    if (!IsElementwise(g_, value.node)) return std::nullopt;
+    const Shape& shape = g_.type(value).shape;
+    for (const ValueId operand : g_.operands(value.node)) {
+      if (IsWalkedLike(g_, operand, shape)) return operand;
+    }
+    return std::nullopt;
+  }
+
+  const BackwardGraph& g_;
+  std::vector<std::optional<ValueId>> known_;  // by value_index
+};
 
 // The axis that more of `found` are than `present`, and the most; `present` if none is.
 int Commonest(const std::vector<int>& found, int present) {
@@ -49,18 +70,19 @@ int Commonest(const std::vector<int>& found, int present) {
   return commonest;
 }
 
-// The graph, its layouts, by value_index the output that a value is, if it is one, and the maps
-// through its views.
+// The graph, its layouts, by value_index the output that a value is, if it is one, the maps
+// through its views, and the values that others follow.
 struct Stored {
   const BackwardGraph& graph;
   absl::Span<const Layout> layouts;
   std::vector<const GraphOutput*> outputs;
   KernelMaps maps;
+  FollowedValues followed;
 };
 
 Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
   Stored stored{g, layouts, std::vector<const GraphOutput*>(g.num_values(), nullptr),
-                KernelMaps(g)};
+                KernelMaps(g), FollowedValues(g)};
   for (const GraphOutput& output : g.outputs()) {
     if (!output.value) continue;
     const GraphOutput*& first = stored.outputs[g.value_index(*output.value)];
@@ -68,6 +90,10 @@ Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
   }
   return stored;
 }
+
+// Values behind a result, of which a residual stream has as many as the model is deep: those nearest
+// to it decide.
+constexpr size_t kReach = 64;
 
 // What is read beside a value, and where it goes: through views and elementwise ops.
 class Readers {
@@ -85,9 +111,8 @@ class Readers {
   std::vector<int> FastestDims() {
     const AccessMap own{.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0};
     Push({value_, maps_.Of(own), beside_});
-    while (!pending_.empty()) {
-      const Seen seen = pending_.back();
-      pending_.pop_back();
+    for (size_t next = 0; next < seen_.size() && next < kReach; ++next) {
+      const Seen seen = seen_[next];
       if (const GraphOutput* output = stored_.outputs[g_.value_index(seen.value)]) {
         const std::vector<int64_t>& strides = output->strides;
         Add(strides.empty() ? DenseStrides(g_.type(seen.value).shape) : strides, *seen.map);
@@ -108,7 +133,7 @@ class Readers {
   };
 
   void Push(const Seen& seen) {
-    if (visited_.insert(g_.value_index(seen.value)).second) pending_.push_back(seen);
+    if (visited_.insert(g_.value_index(seen.value)).second) seen_.push_back(seen);
   }
 
   void Follow(NodeId user, const Seen& seen) {
@@ -135,7 +160,7 @@ class Readers {
     for (ValueId other : g_.operands(user)) {
       if (other == seen.value || !IsWalkedLike(g_, other, g_.type(seen.value).shape)) continue;
       reads = true;
-      const ValueId followed = Followed(g_, other);
+      const ValueId followed = stored_.followed.Of(other);
       if (!IsLibrary(g_, followed.node)) Count(other, followed, *seen.map);
     }
     return reads;
@@ -163,7 +188,7 @@ class Readers {
   AccessMaps& maps_;
   const bool beside_;
   std::vector<int> dims_;
-  std::vector<Seen> pending_;
+  std::vector<Seen> seen_;  // in the order of their distance
   absl::flat_hash_set<size_t> visited_, counted_;  // value_index
 };
 
