@@ -4,6 +4,7 @@
 #include "fusion/lower/indexed/choose_scatters.h"
 #include "fusion/lower/indexed/gather_sums.h"
 #include "fusion/lower/indexed/order_positions.h"
+#include "fusion/lower/indexed/slice_gathers.h"
 #include "fusion/lower/indexed/sort_indices.h"
 #include "fusion/lower/legalize.h"
 #include "fusion/lower/pad_operands.h"
@@ -27,6 +28,7 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Composites first: their pieces fuse one by one with what surrounds them.
   RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
   RG_ASSIGN_OR_RETURN(g, TakeOneHotSums(g));
+  RG_ASSIGN_OR_RETURN(g, SliceKnownGathers(g));
   const DeviceSpec* const scatters = options.scatter_lines ? options.device : nullptr;
   RG_ASSIGN_OR_RETURN(g, ChooseScatters(g, {scatters, options.gathered_sums}));
   if (options.gathered_sums) {

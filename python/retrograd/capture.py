@@ -345,9 +345,7 @@ def _output(result, index, example, recorder):
     if SHAPES in result.meta:
         (shape,) = result.meta[SHAPES]
         strides = strides_with_sizes(strides, shape, result.meta[LYING].stride(), pin=True)
-    strides = given_strides(shape, strides)
-    if strides and overlaps(shape, strides):
-        strides = ()
+    strides = result_strides(shape, strides)
     dtype = value.dtype if recorded is None else recorded.dtype
     return CapturedOutput(result, name, dtype, strides, recorded)
 
@@ -360,6 +358,21 @@ def given_strides(shape, strides):
             return tuple(strides)
         expected *= n
     return ()
+
+
+def result_strides(shape, strides):
+    """Those of a result in memory of its own, () for row-major: its axes in the order that it was
+    seen in, without the gaps that a view of a larger tensor has; row-major where elements share an
+    address."""
+    strides = given_strides(shape, strides)
+    if strides and overlaps(shape, strides):
+        return ()
+    if not all(isinstance(number, int) for number in (*shape, *strides)):
+        return strides
+    packed, expected = list(strides), 1
+    for axis in sorted((a for a in range(len(strides)) if shape[a] != 1), key=lambda a: strides[a]):
+        packed[axis], expected = expected, expected * shape[axis]
+    return given_strides(shape, packed)
 
 
 def overlaps(shape, strides):

@@ -1,4 +1,4 @@
-"""Indices that are the same at every place but along one axis, as an expanded list is: what they
+"""Indices that are the same at every place but along some axes, as an expanded list is: what they
 name are whole rows."""
 
 import math
@@ -31,6 +31,32 @@ def line_of(b, index, axis):
     if any(source[a] != 1 for a in others) or source[axis] != index.shape[axis]:
         return None
     return b.reshape(operand_of(b, node), (index.shape[axis],))
+
+
+def lists_of(b, index, axis):
+    """The lists [.., n] that the index [.., n, ..] repeats along every axis behind `axis`; None if
+    it is no such index, as far as its node tells."""
+    node = b.graph.nodes[index.node]
+    behind = range(axis + 1, index.rank)
+    if not all(isinstance(n, int) for n in index.shape) or not math.prod(index.shape):
+        return None
+    if node.op == "cast":
+        lists = lists_of(b, operand_of(b, node), axis)
+        return None if lists is None else b.cast(lists, index.dtype)
+    if node.op == "expand":
+        source = operand_of(b, node)
+        extents = [1] * (index.rank - source.rank) + list(source.shape)
+        if any(extents[a] != 1 for a in behind) or extents[: axis + 1] != list(
+            index.shape[: axis + 1]
+        ):
+            return None
+        return b.reshape(source, index.shape[: axis + 1])
+    strides = list(node.input.strides) if node.op == "input" else []
+    if not strides or any(strides[a] for a in behind if index.shape[a] > 1):
+        return None
+    for a in behind:
+        index = b.slice(index, a, 0, 1)
+    return b.reshape(index, index.shape[: axis + 1])
 
 
 def operand_of(b, node):

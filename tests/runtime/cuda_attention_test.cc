@@ -104,7 +104,10 @@ void Forward(const Shape4& s, const AttentionCall& call, std::vector<Values>* v)
                  (*v)[kK][At(call.operands[kK], b, h / sharing, j, c)];
           }
           x *= call.scale;
-          if (v->size() > kBias) x += (*v)[kBias][(b * s.queries + i) * s.keys + j];
+          if (v->size() > kBias) {
+            const int64_t rows = call.operands[kBias].shape[2];
+            x += (*v)[kBias][(b * rows + i % rows) * s.keys + j];
+          }
           score[j] = std::exp(x);
           sum += score[j];
         }
@@ -207,10 +210,20 @@ void MaskBias(const AttentionOperand& bias, Values* values) {
   }
 }
 
+// Numbers of a bias: one for each query and key; a causal mask; one for each key, as a mask of
+// padding has.
+enum Numbers { kOfPairs, kCausalMask, kOfKeys };
+
+void ShareAmongQueries(AttentionOperand* bias) {
+  const int64_t keys = bias->shape[3];
+  *bias = {.shape = {bias->shape[0], 1, 1, keys}, .strides = {keys, keys, keys, 1}};
+}
+
 // ‖ours - hosts‖ / ‖hosts‖ of each result, and whether a second run gives the same bits.
 void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool causal, bool bias,
-                      double tolerance, Maker maker, bool masked = false) {
+                      double tolerance, Maker maker, Numbers numbers = kOfPairs) {
   AttentionCall call = CallOf(shape, dtype, causal, bias);
+  if (numbers == kOfKeys) ShareAmongQueries(&call.operands.back());
   // cuDNN gives no gradient of scores.
   if (bias && maker != kCudnn) {
     const int64_t rows = shape.queries * shape.keys;
@@ -225,7 +238,7 @@ void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool cau
     values.emplace_back(static_cast<size_t>(Elements(t)));
     for (double& v : values.back()) v = normal(random);
   }
-  if (masked) MaskBias(call.operands.back(), &values.back());
+  if (numbers == kCausalMask) MaskBias(call.operands.back(), &values.back());
   Forward(shape, call, &values);
   std::vector<std::vector<char>> bytes;
   for (size_t i = 0; i < values.size(); ++i) bytes.push_back(Encode(dtypes[i], values[i]));
@@ -287,6 +300,7 @@ TEST_CASE("on a GPU cuDNN's gradients of attention agree with the host's, and re
     }
   }
   CheckAgainstHost(device.get(), shapes[0], DType::kBf16, false, true, 1e-2, kCudnn);
+  CheckAgainstHost(device.get(), shapes[0], DType::kBf16, false, true, 1e-2, kCudnn, kOfKeys);
 }
 
 TEST_CASE(
@@ -309,7 +323,8 @@ TEST_CASE(
     }
     CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled);
     CheckAgainstHost(device.get(), shape, DType::kFp16, true, true, 5e-3, kTiled);
-    CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled, /*masked=*/true);
+    CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled, kCausalMask);
+    CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled, kOfKeys);
   }
 }
 

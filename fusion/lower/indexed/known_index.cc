@@ -9,9 +9,12 @@ namespace retrograd {
 namespace {
 
 // Whether every compiler gives the same bits, but for products that meet their sums unrounded.
-bool IsExact(const Node& node) {
-  if (PatternOf(node.op) == Pattern::kView) return true;
-  switch (node.op) {
+// Division in fp32 may be that of a reciprocal; in fp64, where remainders of integers are found, it
+// is IEEE 754's.
+bool IsExact(const BackwardGraph& graph, NodeId id) {
+  if (graph.pattern(id) == Pattern::kView) return true;
+  if (graph.op(id) == Op::div) return graph.type(id).dtype == DType::kFp64;
+  switch (graph.op(id)) {
     case Op::full:
     case Op::iota:
     case Op::add:
@@ -50,7 +53,7 @@ std::optional<std::vector<NodeId>> Ancestors(const BackwardGraph& graph, ValueId
     open.pop_back();
     if (seen[Index(id)]) continue;
     seen[Index(id)] = true;
-    if (!IsExact(graph.node(id))) return std::nullopt;
+    if (!IsExact(graph, id)) return std::nullopt;
     elements += graph.type(id).elements();
     if (elements > kMostEvaluated) return std::nullopt;
     found.push_back(id);

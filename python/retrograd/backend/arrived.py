@@ -164,7 +164,5 @@ def _output(before, now, description, names):
     if not isinstance(value, torch.Tensor):
         raise ExportError(f"the backward returns {before.name}, a {type(value).__name__}")
     (shape,) = translate.shapes_of(before)
-    strides = capture.given_strides(shape, before.meta.get(LYING, value).stride())
-    if strides and capture.overlaps(shape, strides):
-        strides = ()
+    strides = capture.result_strides(shape, before.meta.get(LYING, value).stride())
     return capture.CapturedOutput(now, name, value.dtype, strides)

@@ -6,13 +6,17 @@ import math
 import torch
 
 from retrograd.aten_table import axis_of, compare, convert, row
-from retrograd.repeated_index import line_of, operand_of
+from retrograd.repeated_index import line_of, lists_of, operand_of
 from retrograd.rows.index import Indexing, added, as_line, put
 from retrograd.sizes import identical
 
 # Indices of a line that are compared with each of its positions, for each byte of an element: an
 # estimate of how many cost about as much as to read and to write the line.
 _COMPARED_A_BYTE = 4
+
+# Elements of a row that an index names: to add up shorter ones costs less line by line than to sort
+# the rows that are named. An estimate.
+_LEAST_ROW = 8
 
 
 class _Lines:
@@ -42,6 +46,8 @@ class _Lines:
         if not 1 <= count <= _COMPARED_A_BYTE * x.dtype.itemsize or not same:
             return None
         extents = [n if a == axis else 1 for a, n in enumerate(x.shape)]
+        if not isinstance(x.shape[axis], int) or x.shape[axis] < 2**31:  # words compare faster
+            index = b.cast(index, torch.int32)
         position = b.iota(index.dtype, extents, axis)
 
         def part(t, i):
@@ -62,8 +68,36 @@ class _Lines:
             return rows
         return self.b.cast(rows, torch.int64)
 
+    def rows_of_lists(self):
+        """x with the parts added, where the index names rows of each part of x along the axes before
+        the axis: as rows of all parts, one behind the other. None of any other index."""
+        b, x, index, axis = self.b, self.x, self.index, self.axis
+        before, behind = x.shape[:axis], x.shape[axis + 1 :]
+        numbers = all(isinstance(n, int) for n in (*x.shape, *index.shape))
+        if not numbers or index.rank != x.rank or math.prod(behind) < _LEAST_ROW:
+            return None
+        if index.shape[:axis] != before or index.shape[axis + 1 :] != behind:
+            return None
+        lists = lists_of(b, index, axis)
+        if lists is None:
+            return None
+        extent, parts = x.shape[axis], math.prod(before)
+        lists = b.reshape(b.cast(lists, torch.int64), (parts, index.shape[axis]))
+        first = b.iota(torch.int64, (parts, 1), 0, 0, extent)
+        rows = b.reshape(b.pointwise("add", lists, first), (parts * index.shape[axis],))
+        table = b.reshape(x, (parts * extent, *behind))
+        src = b.reshape(self.src, (parts * index.shape[axis], *behind))
+        return b.reshape(added(b, table, rows, src, 0), x.shape)
+
     def lines(self):
         """x with the parts added line by line; None where x has no floating values."""
+        b, x = self.b, self.x
+        sums = self.sums(self.src)
+        return sums if sums is None or _is_zero(b, x) else b.pointwise("add", x, sums)
+
+    def sums(self, src):
+        """The parts of src that each line of x is given, added up; None where x has no floating
+        values."""
         b, x, index, axis = self.b, self.x, self.index, self.axis
         if not x.dtype.is_floating_point or index.rank != x.rank:
             return None
@@ -71,12 +105,33 @@ class _Lines:
         back = sorted(range(x.rank), key=to_last.__getitem__)
         if index.dtype != torch.int32:
             index = b.cast(index, torch.int64)
-        index, src = b.permute(index, to_last), b.permute(self.src, to_last)
+        index, src = b.permute(index, to_last), b.permute(src, to_last)
         sums = b.permute(b.scatter_lines(index, src, x.shape[axis]), back)
         if not identical(sums.shape, x.shape):  # the index may lack lines of x
             lacking = [n - m for n, m in zip(x.shape, sums.shape, strict=True)]
             sums = b.pad(sums, [0] * x.rank, lacking, 0.0)
-        return sums if _is_zero(b, x) else b.pointwise("add", x, sums)
+        return sums
+
+    def mean(self, src):
+        """x, and where the index names a position the mean of what it is given, which is `src` itself
+        if that is one number; None where x has no floating values."""
+        b, x = self.b, self.x
+        if not math.prod(x.shape) or not math.prod(self.index.shape):
+            return None
+        counts = self.sums(b.full(1, torch.float32, self.index.shape))
+        if counts is None:
+            return None
+        is_named = b.pointwise("gt", counts, b.full(0, torch.float32), dtype=torch.bool)
+        if not src.rank:
+            return b.pointwise("where", is_named, src, x)
+        sums = self.sums(src)
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        most = b.pointwise("maximum", counts, b.full(1, torch.float32))
+        mean = b.pointwise("div", b.cast(sums, wide), b.cast(most, wide))
+        mean = b.cast(mean, x.dtype)
+        if _is_zero(b, x):  # as the sums are where nothing is named
+            return mean
+        return b.pointwise("where", is_named, mean, x)
 
     def places(self):
         """For each element of the index its place in the flattened x."""
@@ -117,6 +172,9 @@ def _scattered(lines, src):
         for mask, part in named:
             result = b.pointwise("where", mask, part, result)
         return lines.result(result)
+    mean = lines.mean(src)
+    if mean is not None:
+        return lines.result(mean)
     src = lines.flat(src) if src.rank else src
     return lines.result(put(lines.call, lines.flat(lines.x), lines.places(), src, 0))
 
@@ -158,6 +216,9 @@ def scatter_add(call, x, axis, index, src):
     named = lines.named(lines.src)
     if named is not None:
         return lines.result(_summed(call.b, lines.x, named))
+    of_lists = lines.rows_of_lists()
+    if of_lists is not None:
+        return lines.result(of_lists)
     sums = lines.lines()
     if sums is not None:
         return lines.result(sums)

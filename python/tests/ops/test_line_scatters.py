@@ -29,7 +29,23 @@ LOOKUPS = {  # name: (function of x [BATCH, LINES, EXTENT], whether its gradient
     "along": (
         lambda x, i=_positions(BATCH, LINES, COUNT): torch.take_along_dim(x, i, dim=2), True,
     ),
-    "sorted": (lambda x: x.sort(-1).values, None),
+    "sorted": (lambda x: x.sort(-1).values, True),
+    "sorted_columns": (lambda x: x.sort(1).values, True),
+    "rows_of_parts": (
+        lambda x, i=_positions(BATCH, COUNT, 1, extent=LINES): x.gather(
+            1, i.expand(BATCH, COUNT, EXTENT)
+        ), False,
+    ),
+    "rows_of_all_parts": (
+        lambda x, i=_positions(COUNT, 1, extent=LINES): x.gather(
+            1, i.expand(BATCH, COUNT, EXTENT)
+        ), False,
+    ),
+    "short_rows_of_parts": (
+        lambda x, i=_positions(BATCH, COUNT, 1, extent=LINES): x[:, :, :7].gather(
+            1, i.expand(BATCH, COUNT, 7)
+        ), True,
+    ),
     "fewer_lines": (lambda x, i=_positions(BATCH, 7, COUNT): torch.gather(x, -1, i), True),
     "one_long_line": (
         lambda x, i=_positions(1, 18000, extent=18000): x.reshape(1, 18000).gather(1, i), False,

@@ -37,7 +37,7 @@ CallMemory MemoryOf(const AttentionCall& call, const AttentionFacts& facts) {
 }
 
 // What a bias is taken to hold when our kernels are timed, which pass over what is masked: one for
-// all heads is a causal mask, one for each of them holds other numbers.
+// all heads is a causal mask, one for each of them, or for all queries, holds other numbers.
 absl::Status FillBias(Device& device, const AttentionOperand& bias, DType dtype, void* data) {
   const size_t rank = bias.shape.size();
   const auto extent = [&](size_t axis) {
@@ -46,7 +46,7 @@ absl::Status FillBias(Device& device, const AttentionOperand& bias, DType dtype,
   const auto stride = [&](size_t axis) {
     return extent(axis) == 1 ? 0 : bias.strides[axis + rank - 4];
   };
-  const bool mask = extent(1) == 1 || stride(1) == 0;
+  const bool mask = (extent(1) == 1 || stride(1) == 0) && extent(2) > 1 && stride(2) != 0;
   const uint32_t number = dtype == DType::kFp32   ? (mask ? 0xff800000u : 0x3f800000u)
                           : dtype == DType::kBf16 ? (mask ? 0xff80u : 0x3f80u)
                                                   : (mask ? 0xfc00u : 0x3c00u);
@@ -157,7 +157,7 @@ std::string CudaAttentionCall::Describe() const {
 
 CudaAttention::CudaAttention(const CudaAttentionOptions& options)
     : options_(options),
-      cudnn_("attention 1", {.library = options.cudnn_library, .allow = options.allow_cudnn}) {}
+      cudnn_("attention 2", {.library = options.cudnn_library, .allow = options.allow_cudnn}) {}
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& place,
                                                                    const AttentionCall& call,
@@ -250,7 +250,7 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::ChooseByTime(const Place& pl
   if (!tiled_first) std::swap(names[0], names[1]);
   Tuner& tuner = place.device.tuner();
   const std::string shape = CudnnAttentionRequest(call, facts, options_.cudnn).key;
-  const ChoiceKey key = tuner.Key("attention 3",
+  const ChoiceKey key = tuner.Key("attention 4",
                                   absl::StrCat(version, ", ", place.device.Compiler(), ", kernels ",
                                                TiledDigest(place, call, facts, shape)),
                                   shape);

@@ -69,6 +69,9 @@ absl::Status CudnnRefusal(const AttentionCall& call, const AttentionFacts& facts
     if (bias.shape.empty() || (bias.shape.back() != 1 && bias.strides.back() != 1)) {
       return refuse("needs a bias whose last stride is 1");
     }
+    if (bias.shape.back() != call.operands[kK].shape[2]) {
+      return refuse("needs a bias with a number for each key");
+    }
     if (facts.operand_dtypes[kBias] == DType::kFp64 || !IsFloat(facts.operand_dtypes[kBias])) {
       return refuse(absl::StrCat("takes no bias in ", Name(facts.operand_dtypes[kBias])));
     }
@@ -117,6 +120,18 @@ Dims DimsOf(const AttentionOperand& t, bool append) {
   return d;
 }
 
+// A bias that all queries share is named for each of them, at the same place: cuDNN 9.19 takes one of
+// a single query's extent, and makes other gradients of it.
+Dims BiasDims(const AttentionCall& call) {
+  Dims d = DimsOf(call.operands[kBias], /*append=*/false);
+  const int64_t queries = call.operands[kQ].shape[2];
+  if (d.shape[2] == 1 && queries > 1) {
+    d.shape[2] = queries;
+    d.strides[2] = 0;
+  }
+  return d;
+}
+
 // The graph's tensors and its one operation.
 void Describe(const AttentionCall& call, const AttentionFacts& facts, bool deterministic,
               fe::graph::Graph& graph) {
@@ -125,7 +140,8 @@ void Describe(const AttentionCall& call, const AttentionFacts& facts, bool deter
       .set_compute_data_type(fe::DataType_t::FLOAT);
   std::vector<CudnnTensor> operands;
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    const Dims d = DimsOf(call.operands[i], /*append=*/i == kLse);
+    const bool bias = i == kBias && HasBias(call);
+    const Dims d = bias ? BiasDims(call) : DimsOf(call.operands[i], /*append=*/i == kLse);
     operands.push_back(graph.tensor(fe::graph::Tensor_attributes()
                                         .set_uid(kCudnnFirstOperand + static_cast<int64_t>(i))
                                         .set_dim(d.shape)

@@ -1,0 +1,214 @@
+#include "fusion/lower/indexed/slice_gathers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fusion/lower/indexed/index_lines.h"
+#include "fusion/lower/indexed/known_index.h"
+#include "graph/base/status.h"
+#include "graph/passes/rewriter.h"
+
+namespace retrograd {
+namespace {
+
+// Slices of a factor of the index: a kernel tests for each element which of them it is in. And the
+// elements of an index that is evaluated: the few runs of a longer one are long, and what it takes
+// to read it is little beside what is gathered.
+constexpr int64_t kMostSlices = 8, kMostElements = 1 << 16;
+
+// Elements first + i * step, 0 <= i < count, of an axis.
+struct Run {
+  int64_t first = 0, step = 1, count = 1;
+};
+
+std::vector<Run> RunsOf(const std::vector<int64_t>& values) {
+  std::vector<Run> runs;
+  for (const int64_t v : values) {
+    if (!runs.empty()) {
+      Run& run = runs.back();
+      const int64_t step = v - (run.first + (run.count - 1) * run.step);
+      if (step != 0 && (run.count == 1 || step == run.step)) {
+        run.step = step;
+        ++run.count;
+        continue;
+      }
+    }
+    runs.push_back({.first = v});
+  }
+  return runs;
+}
+
+// The values of a factor at one place along `axis`, and of those the first axes' extents.
+IndexFactor At(const IndexFactor& factor, size_t axis, int64_t place) {
+  IndexFactor part{factor.extents, factor.rows, {}};
+  part.extents.erase(part.extents.begin() + static_cast<ptrdiff_t>(axis));
+  int64_t inner = 1;
+  for (size_t a = axis + 1; a < factor.extents.size(); ++a) inner *= factor.extents[a];
+  const int64_t extent = factor.extents[axis];
+  for (size_t i = 0; i < factor.values.size(); ++i) {
+    if (static_cast<int64_t>(i) / inner % extent == place) part.values.push_back(factor.values[i]);
+  }
+  return part;
+}
+
+// The axis of the fewest places, of those that have several.
+size_t ShortestAxis(const IndexFactor& factor) {
+  size_t shortest = 0;
+  for (size_t a = 1; a < factor.extents.size(); ++a) {
+    const bool several = factor.extents[shortest] > 1;
+    if (factor.extents[a] > 1 && (!several || factor.extents[a] < factor.extents[shortest])) {
+      shortest = a;
+    }
+  }
+  return shortest;
+}
+
+bool HasSeveralAxes(const IndexFactor& factor) {
+  return std::count_if(factor.extents.begin(), factor.extents.end(),
+                       [](int64_t n) { return n > 1; }) > 1;
+}
+
+// How many slices the factor is, or more than kMostSlices.
+int64_t SlicesOf(const IndexFactor& factor) {
+  if (!HasSeveralAxes(factor)) return static_cast<int64_t>(RunsOf(factor.values).size());
+  const size_t axis = ShortestAxis(factor);
+  int64_t slices = 0;
+  for (int64_t i = 0; i < factor.extents[axis] && slices <= kMostSlices; ++i) {
+    slices += SlicesOf(At(factor, axis, i));
+  }
+  return slices;
+}
+
+class Taker {
+ public:
+  explicit Taker(GraphBuilder& builder) : b_(builder) {}
+
+  // x with its axis replaced by those of the factor.
+  ValueId Take(ValueId x, int64_t axis, const IndexFactor& factor) {
+    if (HasSeveralAxes(factor)) return TakeEach(x, axis, factor);
+    std::vector<ValueId> parts;
+    for (const Run& run : RunsOf(factor.values)) parts.push_back(Slice(x, axis, run));
+    return WithAxes(Join(parts, axis), axis, 1, factor.extents);
+  }
+
+ private:
+  ValueId TakeEach(ValueId x, int64_t axis, const IndexFactor& factor) {
+    const size_t shortest = ShortestAxis(factor);
+    const auto rank = static_cast<int64_t>(factor.extents.size());
+    std::vector<ValueId> parts;
+    for (int64_t i = 0; i < factor.extents[shortest]; ++i) {
+      Shape extents = factor.extents;
+      extents[shortest] = 1;
+      const ValueId part = Take(x, axis, At(factor, shortest, i));
+      parts.push_back(WithAxes(part, axis, rank - 1, extents));
+    }
+    return Join(parts, axis + static_cast<int64_t>(shortest));
+  }
+
+  ValueId Slice(ValueId x, int64_t axis, const Run& run) {
+    const int64_t last = run.first + (run.count - 1) * run.step;
+    const int64_t start = std::min(run.first, last), stop = std::max(run.first, last) + 1;
+    const int64_t step = std::abs(run.step);
+    const bool whole = start == 0 && stop == b_.type(x).shape[axis] && step == 1;
+    if (!whole) {
+      x = b_.Add(Op::slice, {{x}},
+                 {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
+    }
+    if (run.step > 0) return x;
+    return b_.Add(Op::flip, {{x}}, {{"axes", std::vector<int64_t>{axis}}});
+  }
+
+  ValueId Join(const std::vector<ValueId>& parts, int64_t axis) {
+    return parts.size() == 1 ? parts[0] : b_.Add(Op::cat, parts, {{"axis", axis}});
+  }
+
+  // x with `count` axes of other extents.
+  ValueId WithAxes(ValueId x, int64_t axis, int64_t count, const std::vector<int64_t>& extents) {
+    const Shape& old = b_.type(x).shape;
+    Shape shape(old.begin(), old.begin() + axis);
+    shape.insert(shape.end(), extents.begin(), extents.end());
+    shape.insert(shape.end(), old.begin() + axis + count, old.end());
+    return b_.Reshape(x, std::move(shape));
+  }
+
+  GraphBuilder& b_;
+};
+
+class Slicer {
+ public:
+  explicit Slicer(const BackwardGraph& graph) : g_(graph) {}
+
+  // By factor of the index which elements are gathered; empty where it is no few slices.
+  const std::vector<IndexFactor>& FactorsOf(NodeId id) {
+    static const std::vector<IndexFactor>& none = *new std::vector<IndexFactor>;
+    if (g_.op(id) != Op::index_select) return none;
+    const ValueId index = g_.operands(id)[1];
+    const TensorType& table = g_.type(g_.operands(id)[0]);
+    const int64_t rows = table.shape[g_.node(id).attrs.Int("axis")];
+    const auto [known, is_new] = known_.try_emplace({g_.value_index(index), rows});
+    if (is_new) known->second = Find(index, rows);
+    return known->second;
+  }
+
+ private:
+  std::vector<IndexFactor> Find(ValueId index, int64_t rows) const {
+    const TensorType& type = g_.type(index);
+    if (type.elements() == 0 || type.elements() > kMostElements || type.rank() == 0) return {};
+    std::optional<std::vector<int64_t>> values = KnownIndex(g_, index);
+    if (!values) return {};
+    const auto outside = [&](int64_t v) { return v < 0 || v >= rows; };
+    if (std::any_of(values->begin(), values->end(), outside)) return {};
+    std::vector<IndexFactor> factors = Factors({type.shape, rows, *std::move(values)});
+    for (const IndexFactor& factor : factors) {
+      if (SlicesOf(factor) > kMostSlices) return {};
+    }
+    return factors;
+  }
+
+  const BackwardGraph& g_;
+  std::map<std::pair<size_t, int64_t>, std::vector<IndexFactor>> known_;  // by index and rows
+};
+
+ValueId Sliced(ValueId table, int64_t axis, const std::vector<IndexFactor>& factors,
+               GraphBuilder& b) {
+  Shape shape = b.type(table).shape;
+  shape.erase(shape.begin() + axis);
+  for (size_t f = 0; f < factors.size(); ++f) {
+    shape.insert(shape.begin() + axis + static_cast<int64_t>(f), factors[f].rows);
+  }
+  ValueId x = b.Reshape(table, std::move(shape));
+  for (const IndexFactor& factor : factors) {
+    x = Taker(b).Take(x, axis, factor);
+    axis += static_cast<int64_t>(factor.extents.size());
+  }
+  return x;
+}
+
+}  // namespace
+
+absl::StatusOr<BackwardGraph> SliceKnownGathers(const BackwardGraph& graph) {
+  Rewriter rewriter(graph);
+  Slicer slicer(graph);
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    const NodeId id{i};
+    const std::vector<IndexFactor>& factors = slicer.FactorsOf(id);
+    if (factors.empty()) {
+      rewriter.Copy(id);
+    } else {
+      rewriter.UseOrigin(id);
+      const ValueId table = rewriter.New(graph.operands(id)[0]);
+      const int64_t axis = graph.node(id).attrs.Int("axis");
+      rewriter.Set({id, 0}, Sliced(table, axis, factors, rewriter.builder()));
+    }
+    RG_RETURN_IF_ERROR(rewriter.builder().status());
+  }
+  return rewriter.Finish();
+}
+
+}  // namespace retrograd

@@ -1,0 +1,17 @@
+// Gathers at indices that nothing but constants decides.
+#ifndef RETROGRAD_FUSION_LOWER_INDEXED_SLICE_GATHERS_H_
+#define RETROGRAD_FUSION_LOWER_INDEXED_SLICE_GATHERS_H_
+
+#include "absl/status/statusor.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+// An index_select at a known index of a few runs (a roll, windows, mirrored edges) as slices that
+// are joined: what they are taken of then need not lie in memory first. Where several axes of the
+// index decide different axes of the table, each is taken for itself.
+absl::StatusOr<BackwardGraph> SliceKnownGathers(const BackwardGraph& graph);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_LOWER_INDEXED_SLICE_GATHERS_H_
