@@ -194,10 +194,87 @@ def attention(batch, heads, length, width, causal, dtype):
     return _weighted(op, (batch, length, heads, width), dtype, inputs=3)
 
 
+def masked_attention(batch, heads, length, width, padded):
+    """With a mask of padded keys, else with a bias by the distance, one for each head."""
+
+    def op(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    if padded:
+        mask = (torch.arange(length) < torch.linspace(length // 2, length, batch)[:, None])[
+            :, None, None
+        ]
+    else:
+        place = torch.arange(length)
+        slopes = torch.linspace(0.1, 1, heads)[:, None, None]
+        mask = (-slopes * (place[:, None] - place).abs()).to(BF16)[None]
+    given = tuple(_given(batch, heads, length, width) for _ in range(3))
+    return Weighted(op), (*given, mask, torch.randn(batch, heads, length, width, dtype=BF16))
+
+
 def upsampling(batch, channels, edge, mode, scale=2):
     op = nn.Upsample(scale_factor=scale, mode=mode)
     result = (batch, channels, scale * edge, scale * edge)
     return _weighted(op, (batch, channels, edge, edge), result=result)
+
+
+# Elements that move, and those that are chosen.
+
+
+def roll(batch, edge, width, shift):
+    """Of images whose channels are last, along both edges, as windows of attention are shifted."""
+    shape = (batch, edge, edge, width)
+    return _weighted(lambda x: torch.roll(x, (shift, shift), (1, 2)), shape)
+
+
+def stack(tensors, rows, columns):
+    """Of tensors beside each other: their elements take turns."""
+    given = tuple(_given(rows, columns) for _ in range(tensors))
+    op = Weighted(lambda *x: torch.stack(x, -1))
+    return op, (*given, torch.randn(rows, columns, tensors, dtype=BF16))
+
+
+def fold(batch, channels, edge, window):
+    """Windows of an image, added up where they overlap."""
+    places = (batch, channels * window**2, edge**2)
+    op = Weighted(lambda x: F.fold(x, (edge, edge), window, padding=window // 2))
+    return op, (_given(*places), torch.randn(batch, channels, edge, edge, dtype=BF16))
+
+
+def reflection_pad(batch, channels, edge, width):
+    result = (batch, channels, edge + 2 * width, edge + 2 * width)
+    return _weighted(nn.ReflectionPad2d(width), (batch, channels, edge, edge), result=result)
+
+
+def pixel_shuffle(batch, channels, edge):
+    result = (batch, channels // 4, 2 * edge, 2 * edge)
+    return _weighted(nn.PixelShuffle(2), (batch, channels, edge, edge), result=result)
+
+
+def sort(rows, columns):
+    return _weighted(lambda x: x.sort(-1).values, (rows, columns))
+
+
+def topk(rows, columns, chosen):
+    return _weighted(lambda x: x.topk(chosen).values, (rows, columns), result=(rows, chosen))
+
+
+def maximum_of_columns(batch, rows, columns):
+    return _weighted(lambda x: x.max(1).values, (batch, rows, columns), result=(batch, columns))
+
+
+def gather_tokens(batch, length, width, chosen):
+    """Tokens of each sequence by a list of its own."""
+    op = Weighted(lambda x, index: x.gather(1, index[..., None].expand(-1, -1, width)))
+    index = torch.randint(0, length, (batch, chosen))
+    return op, (_given(batch, length, width), index, torch.randn(batch, chosen, width, dtype=BF16))
+
+
+def pairwise_differences(batch, points, width):
+    """Squares of the distances of all pairs of points."""
+    op = Weighted(lambda x: (x[:, :, None] - x[:, None, :]).pow(2).sum(-1))
+    weight = torch.randn(batch, points, points)
+    return op, (_given(batch, points, width, dtype=FP32), weight)
 
 
 # Rows by index.
@@ -525,6 +602,30 @@ MODELS = {
            upsampling, dict(batch=4, channels=19, edge=edge, mode="bilinear", scale=scale),
            dict(batch=1, channels=2, edge=4, mode="bilinear", scale=scale))
        for scale, edge in ((4, 128), (8, 64), (16, 32))},
+    **{f"attention_{name}": (
+           masked_attention, dict(batch=batch, heads=heads, length=length, width=64, padded=padded),
+           dict(batch=3, heads=2, length=16, width=8, padded=padded))
+       for name, batch, heads, length, padded in (
+           ("padded_keys", 16, 12, 512, True), ("distances", 4, 16, 1024, False))},
+    "roll": (roll, dict(batch=64, edge=56, width=96, shift=3),
+             dict(batch=2, edge=5, width=4, shift=2)),
+    "stack_of_4": (stack, dict(tensors=4, rows=4096, columns=1024),
+                   dict(tensors=3, rows=5, columns=7)),
+    "fold": (fold, dict(batch=32, channels=64, edge=56, window=3),
+             dict(batch=2, channels=3, edge=6, window=3)),
+    "reflection_pad": (reflection_pad, dict(batch=16, channels=64, edge=128, width=3),
+                       dict(batch=2, channels=3, edge=6, width=2)),
+    "pixel_shuffle": (pixel_shuffle, dict(batch=32, channels=256, edge=64),
+                      dict(batch=2, channels=8, edge=3)),
+    **_rows(sort, [(8192, 1024)]),
+    "topk_8_of_512": (topk, dict(rows=32768, columns=512, chosen=8),
+                      dict(rows=6, columns=30, chosen=3)),
+    "maximum_of_columns": (maximum_of_columns, dict(batch=64, rows=1024, columns=512),
+                           dict(batch=2, rows=9, columns=5)),
+    "gather_tokens": (gather_tokens, dict(batch=64, length=1024, width=256, chosen=2048),
+                      dict(batch=2, length=9, width=16, chosen=11)),
+    "pairwise_differences": (pairwise_differences, dict(batch=64, points=256, width=16),
+                             dict(batch=2, points=7, width=4)),
     "embedding_32768x4096": (embedding, dict(rows=32768, columns=4096, indices=16384),
                              dict(rows=50, columns=16, indices=40)),
     "embedding_131072x1024": (embedding, dict(rows=131072, columns=1024, indices=8192),
