@@ -46,6 +46,7 @@ class Builder:
         self._origins = {}
         self._constants = {}
         self.places = []  # (field, owner, part, element, Size or Quotient): as SizeTable.write has it
+        self.distinct = {}  # number of an input of integers: the axis along which no two are the same
         self.pool_offsets = {}  # indices of a max pool -> the offsets that they were made from
 
     def set_origin(self, origin):

@@ -15,7 +15,7 @@ import torch._inductor.lowering  # noqa: F401  without it some decompositions fa
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from retrograd import decompositions, known_values, saved_gathers, schema
+from retrograd import decompositions, distinct_indices, known_values, saved_gathers, schema
 from retrograd.errors import ExportError
 from retrograd.sizes import identical, is_symbolic
 from retrograd.sizes.marks import marked, names_of_symbols
@@ -242,6 +242,7 @@ def _check_loss(loss):
 def _collect(recorder):
     """The CapturedBackward of a recorder."""
     graph = recorder.backward.graph
+    distinct_indices.mark(graph, distinct_indices.axes_of(recorder.forward))
     known_values.compute_again(graph, recorder.forward)
     saved_gathers.gather_again(graph, recorder.forward)
     graph, numbers, table = _at_hints(recorder)

@@ -6,7 +6,7 @@ import operator
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from retrograd import aten_table, dtypes, origins, schema
+from retrograd import aten_table, distinct_indices, dtypes, origins, schema
 
 from retrograd import rows  # noqa: F401  isort: skip  registers the rows of the table
 from retrograd.builder import Builder, Ref
@@ -161,9 +161,11 @@ class _Translation:
         )
         dtype = _SAME_BITS.get(placeholder.dtype, placeholder.dtype)
         with _about(placeholder.node):
-            self.values[placeholder.node] = self.b.input(
-                dtype, placeholder.shape, info, placeholder.strides
-            )
+            value = self.b.input(dtype, placeholder.shape, info, placeholder.strides)
+        self.values[placeholder.node] = value
+        axis = distinct_indices.marked(placeholder.node)
+        if axis is not None:
+            self.b.distinct[value.node] = axis
 
     def _constant(self, node):
         """A tensor that the model made from Python numbers: a `full`, or an input of its own."""

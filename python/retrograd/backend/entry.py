@@ -7,7 +7,7 @@ import time
 import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-from retrograd import known_values, native, translate
+from retrograd import distinct_indices, known_values, native, translate
 from retrograd.backend import divided, dynamic, image_order, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
@@ -28,16 +28,18 @@ def backend(module, example_inputs, *, mode=None, options=None):
     # out Inductor's backwards. Forwards are Inductor's, and share its entries.
     tag = torch.compiler.config.cache_key_tag
     plain = torch.compiler.config.patch(cache_key_tag=tag)(compile_fx_inner)
-    decided = None
+    decided, distinct = None, {}
 
     def inner_compile(graph_module, inputs, **how):
-        nonlocal decided
+        nonlocal decided, distinct
         if not how.get("is_backward"):
             decided = known_values.decided_part(graph_module.graph)
+            distinct = distinct_indices.axes_of(graph_module.graph)
             if how.get("is_inference"):
                 return plain(graph_module, inputs, **how)
             with image_order.patched(graph_module.graph, settings):
                 return plain(graph_module, inputs, **how)
+        distinct_indices.mark(graph_module.graph, distinct)
         try:
             return compile_backward(
                 graph_module,

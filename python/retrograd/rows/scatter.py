@@ -26,6 +26,8 @@ class _Lines:
         b = call.b
         self.call, self.b, self.axis = call, b, axis_of(x, axis)
         self.x, self.index = as_line(b, x), as_line(b, index)
+        # Whether no two indices of a line are the same.
+        self.distinct = index.rank > 0 and b.distinct.get(index.node) == self.axis
         self.src = None if src is None else self._meeting(as_line(b, src))
 
     def _meeting(self, src):
@@ -43,7 +45,7 @@ class _Lines:
         same = index.rank == x.rank and all(
             index.shape[a] == x.shape[a] for a in range(x.rank) if a != axis
         )
-        if not 1 <= count <= _COMPARED_A_BYTE * x.dtype.itemsize or not same:
+        if not 1 <= count <= self._most_compared() or not same:
             return None
         extents = [n if a == axis else 1 for a, n in enumerate(x.shape)]
         if not isinstance(x.shape[axis], int) or x.shape[axis] < 2**31:  # words compare faster
@@ -56,6 +58,11 @@ class _Lines:
         return [
             (compare(self.call, "eq", position, part(index, i)), part(src, i)) for i in range(count)
         ]
+
+    def _most_compared(self):
+        x = self.x
+        at_once = self.distinct and x.dtype.is_floating_point and _is_zero(self.b, x)
+        return 1 if at_once else _COMPARED_A_BYTE * x.dtype.itemsize
 
     def rows(self):
         """The list of the rows that an index names which is one list at every place of them; None
@@ -118,6 +125,8 @@ class _Lines:
         b, x = self.b, self.x
         if not math.prod(x.shape) or not math.prod(self.index.shape):
             return None
+        if self.distinct and src.rank and _is_zero(b, x):
+            return self.sums(src)
         counts = self.sums(b.full(1, torch.float32, self.index.shape))
         if counts is None:
             return None

@@ -1,11 +1,15 @@
 """Gradients of elements that are looked up line by line: exported and run, against PyTorch."""
 
 import subprocess
+import types
 
 import command
 import pytest
 import retrograd
 import torch
+from retrograd import builder, distinct_indices, schema
+from retrograd.rows import scatter
+from torch.fx.experimental.proxy_tensor import make_fx
 
 BATCH, LINES, EXTENT, COUNT = 3, 20, 300, 40
 
@@ -81,3 +85,51 @@ def test_nothing_is_sorted_where_lines_are_many(tmp_path, name):
     ).stdout  # fmt: skip
     assert ("scatter_lines" in plan) is LOOKUPS[name][1]
     assert ("sort_indices" in plan) is not LOOKUPS[name][1]
+
+
+SORTS = {  # name: function of x [BATCH, LINES, EXTENT]
+    "sort": lambda x: x.sort(-1).values,
+    "sort_of_an_axis": lambda x: x.sort(1, descending=True).values,
+    "stable_sort": lambda x: torch.sort(x, dim=0, stable=True).values,
+    "topk": lambda x: x.topk(40).values,
+    "few_of_topk": lambda x: x.topk(3, dim=1).values,
+}
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", SORTS)
+def test_nothing_is_counted_where_a_sort_named_the_places(tmp_path, name):
+    function = SORTS[name]
+    x = torch.randn(BATCH, LINES, EXTENT, requires_grad=True)
+    (path,) = retrograd.export_backward(
+        lambda x: (function(x) ** 2).sum(), (x,), {}, tmp_path / name, bundle=True
+    )
+    command.run_and_check(path, tmp_path / f"{name}.safetensors", "--spec", "h200")
+    text = path.with_suffix(".rgt")
+    subprocess.run([command.RETROGRAD, "check", path, "-o", text], check=True, capture_output=True)
+    assert text.read_text().count("scatter_lines") == 1
+
+
+@pytest.mark.parametrize("axis, counts", [(0, 2), (1, 1)])
+def test_what_a_sort_named_is_counted_along_another_axis(axis, counts):
+    b = builder.Builder("put")
+    saved = schema.InputInfo(name="index", kind=schema.SAVED)
+    index = b.input(torch.int64, (20, 20), saved)
+    src = b.input(torch.float32, (20, 20), schema.InputInfo(name="src", kind=schema.SAVED))
+    b.distinct[index.node] = 1
+    call = types.SimpleNamespace(b=b, shape=(20, 20))
+    scatter.scatter_src(call, b.full(0, torch.float32, (20, 20)), axis, index, src)
+    assert sum(node.op == "scatter_lines" for node in b.graph.nodes) == counts
+
+
+def test_the_axis_of_a_sort_is_known_however_it_is_given():
+    def sorts(x):
+        return (
+            x.sort(1).indices, x.sort(dim=-1, stable=True).indices, x.topk(2, dim=-2).indices,
+            x.argsort(0), x.sort(1).values, x.argmax(1),
+        )  # fmt: skip
+
+    graph = make_fx(sorts)(torch.randn(3, 4, 5)).graph
+    axes = distinct_indices.axes_of(graph)
+    (output,) = [n for n in graph.nodes if n.op == "output"]
+    assert [axes.get(n.name) for n in output.args[0]] == [1, 2, 1, 0, None, None]
