@@ -290,15 +290,17 @@ RG_INLINE void rg_bias_kinds(const T* data, long long batch, long long head, lon
     least[threadIdx.x] = v;
   }
   __syncthreads();
-  bool unseen = true, plain = true;
-  const int column = j * 64 + static_cast<int>(threadIdx.x) % 64;
-#pragma unroll 8
+  // Of what lies behind the last row or key, that of the last one: loads that depend on no condition
+  // are under way together.
+  int unseen = 1, plain = 1;
+  const int mine = j * 64 + static_cast<int>(threadIdx.x) % 64;
+  const int column = mine < keys ? mine : keys - 1;
+#pragma unroll 16
   for (int r = static_cast<int>(threadIdx.x) / 64; r < 64; r += 2) {
-    const int row = i * 64 + r;
-    if (row >= queries || column >= keys) continue;
+    const int row = i * 64 + r < queries ? i * 64 + r : queries - 1;
     const float v = static_cast<float>(rg_load(from, row * query + column * key));
-    unseen = unseen && (v == rg_from_bits(0xff800000u) || v - least[r] <= rg_unseen_below);
-    plain = plain && v == 0.0f;
+    unseen &= (v == rg_from_bits(0xff800000u)) | (v - least[row - i * 64] <= rg_unseen_below);
+    plain &= v == 0.0f;
   }
   unseen = __syncthreads_and(unseen), plain = __syncthreads_and(plain);
   if (threadIdx.x == 0) {
