@@ -205,6 +205,23 @@ def test_an_attention_bias_is_an_operand_and_a_mask_becomes_one(tmp_path):
 
 
 # --- strides and bundles -------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "parts, strides",
+    [
+        (lambda x, y: torch.stack((x, y), -1), []),
+        (lambda x, y: torch.stack((x.t(), y.t()), -1), [1, 4]),
+        (lambda x, y: torch.cat((x, y), 1), []),
+    ],
+    ids=["row_major", "transposed", "columns"],
+)
+def test_results_that_are_parts_of_a_tensor_have_no_gaps(tmp_path, parts, strides):
+    x, y = (torch.randn(4, 6, requires_grad=True) for _ in range(2))
+    (path,) = retrograd.export_backward(
+        lambda x, y: parts(x, y).square().sum(), (x, y), {}, tmp_path / "parts"
+    )
+    assert [list(o.strides) for o in schema.load(path).outputs] == [strides, strides]
+
+
 def test_strides_are_recorded_and_storage_is_not_copied_dense(tmp_path):
     base = torch.randn(6, 40)
     x = base[:, 3:35:2]  # strides (40, 2)
