@@ -363,10 +363,10 @@ def given_strides(shape, strides):
 
 def result_strides(shape, strides):
     """Those of a result in memory of its own, () for row-major: its axes in the order that it was
-    seen in, without the gaps that a view of a larger tensor has; row-major where elements share an
-    address."""
+    seen in, without the gaps that a view of a larger tensor has, where all of both are numbers;
+    row-major where elements share an address, or there are none."""
     strides = given_strides(shape, strides)
-    if strides and overlaps(shape, strides):
+    if strides and (any(identical(n, 0) for n in shape) or overlaps(shape, strides)):
         return ()
     if not all(isinstance(number, int) for number in (*shape, *strides)):
         return strides

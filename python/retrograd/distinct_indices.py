@@ -1,5 +1,5 @@
-"""Indices that a sort or a choice of the largest gave: along the axis that was sorted no two of a line are
-the same, so what is put at them needs no count of what else is."""
+"""Indices that a sort or a choice of the largest gave: along the axis that was sorted no two of a
+line are the same, so what is put at them needs no count of what else is."""
 
 import operator
 

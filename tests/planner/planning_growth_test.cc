@@ -1,6 +1,6 @@
-// Planning a deeper model costs what its layers cost. Bytes that planning asks the allocator for stand
-// for its work: a walk of the whole model for each layer asks for a set as large as the model each
-// time.
+// Planning a deeper model costs what its layers cost. Bytes that planning asks the allocator for
+// stand for its work: a walk of the whole model for each layer asks for a set as large as the model
+// each time.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -12,16 +12,46 @@
 namespace retrograd {
 namespace {
 
+int64_t BytesToPlan(const BackwardGraph& graph) {
+  const auto spec = LoadDeviceSpec("h200");
+  REQUIRE(spec.ok());
+  const int64_t before = GivenBytes();
+  REQUIRE(PlanFusion(graph, *spec).ok());
+  return GivenBytes() - before;
+}
+
 int64_t BytesToPlan(const std::string& model, int64_t layers) {
   const auto graph = BuildModel(absl::StrCat(model, ":layers=", layers));
   INFO(graph.status());
   REQUIRE(graph.ok());
-  const auto spec = LoadDeviceSpec("h200");
-  REQUIRE(spec.ok());
-  const int64_t before = GivenBytes();
-  const auto plan = PlanFusion(*graph, *spec);
-  REQUIRE(plan.ok());
-  return GivenBytes() - before;
+  return BytesToPlan(*graph);
+}
+
+// A product whose readers are joined, each join twice with the next.
+BackwardGraph NestedJoins(int levels) {
+  GraphBuilder b("joins");
+  const auto input = [&](const std::string& name, Shape shape) {
+    return b.Input({DType::kFp32, std::move(shape)}, {.name = name});
+  };
+  ValueId v = b.MatMul(input("left", {256, 512}), input("right", {512, 256}));
+  for (int level = 0; level < levels; ++level) {
+    const auto joined = [&](const char* name) {
+      return b.Add(Op::cat, {{v, input(absl::StrCat(name, level), {1, 256})}},
+                   {{"axis", int64_t{0}}});
+    };
+    const ValueId left = joined("a");
+    v = b.Add(Op::add, {{left, b.Add(Op::exp, {{joined("b")}})}});
+  }
+  b.Output(v, "joined");
+  auto graph = b.Build();
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+TEST_CASE("joins of joins are not followed once for each way through them") {
+  const int64_t few = BytesToPlan(NestedJoins(10)), many = BytesToPlan(NestedJoins(20));
+  INFO(few << " bytes for 10 levels, " << many << " for 20");
+  CHECK(many <= 8 * few);
 }
 
 TEST_CASE("each further layer takes as much work to plan as those before it") {

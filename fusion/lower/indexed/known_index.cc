@@ -38,24 +38,26 @@ bool IsExact(const BackwardGraph& graph, NodeId id) {
     case Op::logical_or:
     case Op::logical_not:
     case Op::where:
+    case Op::cat:
     case Op::cast: return true;
     default: return false;
   }
 }
 
-// The nodes in front of a value, ascending; nothing where one of them is not exact.
-std::optional<std::vector<NodeId>> Ancestors(const BackwardGraph& graph, ValueId value) {
+// The nodes in front of a value, ascending; nothing where one of them is not exact, or where they
+// have more elements than the budget, from which they are taken.
+std::optional<std::vector<NodeId>> Ancestors(const BackwardGraph& graph, ValueId value,
+                                             int64_t& budget) {
   std::map<uint32_t, bool> seen;
   std::vector<NodeId> open = {value.node}, found;
-  int64_t elements = 0;
   while (!open.empty()) {
     const NodeId id = open.back();
     open.pop_back();
     if (seen[Index(id)]) continue;
     seen[Index(id)] = true;
     if (!IsExact(graph, id)) return std::nullopt;
-    elements += graph.type(id).elements();
-    if (elements > kMostEvaluated) return std::nullopt;
+    budget -= graph.type(id).elements();
+    if (budget < 0) return std::nullopt;
     found.push_back(id);
     for (const ValueId operand : graph.operands(id)) open.push_back(operand.node);
   }
@@ -89,7 +91,13 @@ std::vector<bool> RoundedAtLeast(const BackwardGraph& graph) {
 }  // namespace
 
 std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, ValueId index) {
-  const std::optional<std::vector<NodeId>> nodes = Ancestors(graph, index);
+  int64_t budget = kMostEvaluated;
+  return KnownIndex(graph, index, budget);
+}
+
+std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, ValueId index,
+                                               int64_t& budget) {
+  const std::optional<std::vector<NodeId>> nodes = Ancestors(graph, index, budget);
   if (!nodes.has_value()) return std::nullopt;
   const absl::StatusOr<BackwardGraph> part = Part(graph, *nodes, index);
   if (!part.ok()) return std::nullopt;

@@ -21,6 +21,11 @@ inline constexpr int64_t kMostEvaluated = int64_t{1} << 22;
 // if both ways give the same.
 std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, ValueId index);
 
+// The same for one of several indices: what is evaluated is taken from the budget, in elements,
+// which is below 0 when it was too small.
+std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, ValueId index,
+                                               int64_t& budget);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_LOWER_INDEXED_KNOWN_INDEX_H_

@@ -11,6 +11,7 @@
 
 #include "fusion/lower/indexed/index_lines.h"
 #include "fusion/lower/indexed/known_index.h"
+#include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 
@@ -21,6 +22,15 @@ namespace {
 // elements of an index that is evaluated: the few runs of a longer one are long, and what it takes
 // to read it is little beside what is gathered.
 constexpr int64_t kMostSlices = 8, kMostElements = 1 << 16;
+
+// Whether the table lies in memory, as it is: each of its elements is read where it is, and a slice
+// would only add a test.
+bool LiesInMemory(const BackwardGraph& g, ValueId table) {
+  while (g.op(table.node) == Op::reshape || g.op(table.node) == Op::permute) {
+    table = g.operands(table.node)[0];
+  }
+  return g.op(table.node) == Op::input || IsLibrary(g, table.node);
+}
 
 // Elements first + i * step, 0 <= i < count, of an axis.
 struct Run {
@@ -101,14 +111,23 @@ class Taker {
   ValueId TakeEach(ValueId x, int64_t axis, const IndexFactor& factor) {
     const size_t shortest = ShortestAxis(factor);
     const auto rank = static_cast<int64_t>(factor.extents.size());
-    std::vector<ValueId> parts;
-    for (int64_t i = 0; i < factor.extents[shortest]; ++i) {
-      Shape extents = factor.extents;
-      extents[shortest] = 1;
-      const ValueId part = Take(x, axis, At(factor, shortest, i));
-      parts.push_back(WithAxes(part, axis, rank - 1, extents));
+    Shape extents = factor.extents;
+    extents[shortest] = 1;
+    const auto part = [&](const IndexFactor& at) {
+      return WithAxes(Take(x, axis, at), axis, rank - 1, extents);
+    };
+    const IndexFactor first = At(factor, shortest, 0);
+    std::vector<ValueId> parts = {part(first)};
+    bool same = true;
+    for (int64_t i = 1; i < factor.extents[shortest]; ++i) {
+      const IndexFactor at = At(factor, shortest, i);
+      same = same && at.values == first.values;
+      parts.push_back(part(at));
     }
-    return Join(parts, axis + static_cast<int64_t>(shortest));
+    if (!same) return Join(parts, axis + static_cast<int64_t>(shortest));
+    Shape shape = b_.type(parts[0]).shape;
+    shape[static_cast<size_t>(axis) + shortest] = factor.extents[shortest];
+    return b_.Expand(parts[0], std::move(shape));
   }
 
   ValueId Slice(ValueId x, int64_t axis, const Run& run) {
@@ -148,6 +167,7 @@ class Slicer {
   const std::vector<IndexFactor>& FactorsOf(NodeId id) {
     static const std::vector<IndexFactor>& none = *new std::vector<IndexFactor>;
     if (g_.op(id) != Op::index_select) return none;
+    if (LiesInMemory(g_, g_.operands(id)[0])) return none;
     const ValueId index = g_.operands(id)[1];
     const TensorType& table = g_.type(g_.operands(id)[0]);
     const int64_t rows = table.shape[g_.node(id).attrs.Int("axis")];
@@ -157,10 +177,11 @@ class Slicer {
   }
 
  private:
-  std::vector<IndexFactor> Find(ValueId index, int64_t rows) const {
+  std::vector<IndexFactor> Find(ValueId index, int64_t rows) {
     const TensorType& type = g_.type(index);
     if (type.elements() == 0 || type.elements() > kMostElements || type.rank() == 0) return {};
-    std::optional<std::vector<int64_t>> values = KnownIndex(g_, index);
+    if (budget_ < 0) return {};
+    std::optional<std::vector<int64_t>> values = KnownIndex(g_, index, budget_);
     if (!values) return {};
     const auto outside = [&](int64_t v) { return v < 0 || v >= rows; };
     if (std::any_of(values->begin(), values->end(), outside)) return {};
@@ -172,6 +193,7 @@ class Slicer {
   }
 
   const BackwardGraph& g_;
+  int64_t budget_ = kMostEvaluated;                                       // of all indices
   std::map<std::pair<size_t, int64_t>, std::vector<IndexFactor>> known_;  // by index and rows
 };
 

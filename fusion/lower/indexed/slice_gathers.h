@@ -8,8 +8,9 @@
 namespace retrograd {
 
 // An index_select at a known index of a few runs (a roll, windows, mirrored edges) as slices that
-// are joined: what they are taken of then need not lie in memory first. Where several axes of the
-// index decide different axes of the table, each is taken for itself.
+// are joined: what they are taken of then need not lie in memory first. A table that lies there (an
+// input, a result of a call) is gathered from. Where several axes of the index decide different
+// axes of the table, each is taken for itself.
 absl::StatusOr<BackwardGraph> SliceKnownGathers(const BackwardGraph& graph);
 
 }  // namespace retrograd

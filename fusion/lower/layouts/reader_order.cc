@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -78,11 +79,16 @@ struct Stored {
   std::vector<const GraphOutput*> outputs;
   KernelMaps maps;
   FollowedValues followed;
+  std::map<size_t, std::vector<int>> joins;  // by value_index: what Readers found behind it
 };
 
 Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
-  Stored stored{g, layouts, std::vector<const GraphOutput*>(g.num_values(), nullptr),
-                KernelMaps(g), FollowedValues(g)};
+  Stored stored{g,
+                layouts,
+                std::vector<const GraphOutput*>(g.num_values(), nullptr),
+                KernelMaps(g),
+                FollowedValues(g),
+                {}};
   for (const GraphOutput& output : g.outputs()) {
     if (!output.value) continue;
     const GraphOutput*& first = stored.outputs[g.value_index(*output.value)];
@@ -91,21 +97,26 @@ Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
   return stored;
 }
 
-// Values behind a result, of which a residual stream has as many as the model is deep: those nearest
-// to it decide.
+// Joins behind each other that are looked through.
+constexpr int kMostJoins = 16;
+
+// Values behind a result, of which a residual stream has as many as the model is deep: those
+// nearest to it decide.
 constexpr size_t kReach = 64;
 
 // What is read beside a value, and where it goes: through views and elementwise ops.
 class Readers {
  public:
-  // beside: whether what is read beside it counts, or only where it goes.
-  Readers(Stored& stored, ValueId value, bool beside)
+  // beside: whether what is read beside it counts, or only where it goes. joins: how many are in
+  // front of it.
+  Readers(Stored& stored, ValueId value, bool beside, int joins = 0)
       : stored_(stored),
         g_(stored.graph),
         value_(value),
         extents_(g_.type(value).shape),
         maps_(stored.maps.In(extents_)),
-        beside_(beside) {}
+        beside_(beside),
+        joins_(joins) {}
 
   // The dim of the value along which each lies.
   std::vector<int> FastestDims() {
@@ -146,12 +157,22 @@ class Readers {
       Count(seen.value, seen.value, *seen.map);
     } else if (g_.op(user) == Op::cat) {
       // Part of a join, which goes on.
-      for (const int dim : Readers(stored_, next, false).FastestDims()) {
+      for (const int dim : DimsOfJoin(next)) {
         Add(DenseAlong(g_.type(next).shape, dim), *seen.map);
       }
     } else if (IsElementwise(g_, user) && g_.type(next).shape == g_.type(seen.value).shape) {
       Push({next, seen.map, seen.alone && !ReadsBeside(user, seen)});
     }
+  }
+
+  const std::vector<int>& DimsOfJoin(ValueId join) {
+    const size_t index = g_.value_index(join);
+    if (const auto known = stored_.joins.find(index); known != stored_.joins.end()) {
+      return known->second;
+    }
+    std::vector<int> dims;
+    if (joins_ < kMostJoins) dims = Readers(stored_, join, false, joins_ + 1).FastestDims();
+    return stored_.joins[index] = std::move(dims);
   }
 
   // Whether the op, the first one that may, reads another tensor of this shape. Those count.
@@ -187,8 +208,9 @@ class Readers {
   const Shape& extents_;
   AccessMaps& maps_;
   const bool beside_;
+  const int joins_;
   std::vector<int> dims_;
-  std::vector<Seen> seen_;  // in the order of their distance
+  std::vector<Seen> seen_;                         // in the order of their distance
   absl::flat_hash_set<size_t> visited_, counted_;  // value_index
 };
 

@@ -68,7 +68,9 @@ class _Lines:
         """The list of the rows that an index names which is one list at every place of them; None
         of any other."""
         x, index, axis = self.x, self.index, self.axis
-        if any(index.shape[a] != x.shape[a] for a in range(x.rank) if a != axis):
+        if index.rank != x.rank or any(
+            index.shape[a] != x.shape[a] for a in range(x.rank) if a != axis
+        ):
             return None
         rows = line_of(self.b, index, axis)
         if rows is None or rows.dtype == torch.int32:
@@ -77,7 +79,8 @@ class _Lines:
 
     def rows_of_lists(self):
         """x with the parts added, where the index names rows of each part of x along the axes before
-        the axis: as rows of all parts, one behind the other. None of any other index."""
+        the axis: as rows of all parts, one behind the other. None of any other index, and where a
+        size is no number."""
         b, x, index, axis = self.b, self.x, self.index, self.axis
         before, behind = x.shape[:axis], x.shape[axis + 1 :]
         numbers = all(isinstance(n, int) for n in (*x.shape, *index.shape))
@@ -133,10 +136,10 @@ class _Lines:
         is_named = b.pointwise("gt", counts, b.full(0, torch.float32), dtype=torch.bool)
         if not src.rank:
             return b.pointwise("where", is_named, src, x)
-        sums = self.sums(src)
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        sums = self.sums(b.cast(src, wide))
         most = b.pointwise("maximum", counts, b.full(1, torch.float32))
-        mean = b.pointwise("div", b.cast(sums, wide), b.cast(most, wide))
+        mean = b.pointwise("div", sums, b.cast(most, wide))
         mean = b.cast(mean, x.dtype)
         if _is_zero(b, x):  # as the sums are where nothing is named
             return mean

@@ -120,8 +120,8 @@ Dims DimsOf(const AttentionOperand& t, bool append) {
   return d;
 }
 
-// A bias that all queries share is named for each of them, at the same place: cuDNN 9.19 takes one of
-// a single query's extent, and makes other gradients of it.
+// A bias that all queries share is named for each of them, at the same place: cuDNN 9.19 takes one
+// of a single query's extent, and makes other gradients of it.
 Dims BiasDims(const AttentionCall& call) {
   Dims d = DimsOf(call.operands[kBias], /*append=*/false);
   const int64_t queries = call.operands[kQ].shape[2];

@@ -28,10 +28,11 @@ int64_t Gathers(const BackwardGraph& graph) {
   return count;
 }
 
-// index_select of x [2, rows, 3] along its axis 1, at an index that `text` makes as %index.
+// index_select of -x [2, rows, 3] along its axis 1, at an index that `text` makes as %index.
 BackwardGraph Gather(absl::string_view text, int64_t rows) {
   return Parse(absl::StrCat("%x = input name=\"x\" f64[2,", rows, ",3]\n", text,
-                             "%y = index_select %x %index axis=1\noutput %y\n"));
+                            "%table = neg %x\n%y = index_select %table %index axis=1\n"
+                            "output %y\n"));
 }
 
 // Values of x that differ from each other.
@@ -134,8 +135,41 @@ TEST_CASE("random joins of few runs give what the gather gives") {
       absl::StrAppend(&joined, " %p", p);
     }
     text += absl::StrCat("%index = cat", joined, " axis=0\n");
-    CheckSame(Gather(text, rows));
+    const BackwardGraph graph = Gather(text, rows);
+    CHECK(Gathers(Sliced(graph)) == 0);
+    CheckSame(graph);
   }
+}
+
+TEST_CASE("rows that are repeated whole are one slice, which is expanded") {
+  const BackwardGraph graph =
+      Gather(Iota("at", "1,9", 1, 0, 1) + "%index = expand %at shape=[8,9]\n", 9);
+  const BackwardGraph sliced = Sliced(graph);
+  CHECK(Gathers(sliced) == 0);
+  CHECK_FALSE(HasOp(sliced, Op::cat));
+  CheckSame(graph);
+}
+
+TEST_CASE("a table in memory is gathered from") {
+  const std::string index = Iota("index", "4", 0, 2, 1);
+  CHECK(Gathers(Sliced(Parse("%x = input name=\"x\" f64[9,3]\n" + index +
+                             "%y = index_select %x %index axis=0\noutput %y\n"))) == 1);
+  CHECK(Gathers(Sliced(Parse("%x = input name=\"x\" f64[3,3,3]\n" + index +
+                             "%table = reshape %x shape=[9,3]\n"
+                             "%y = index_select %table %index axis=0\noutput %y\n"))) == 1);
+}
+
+TEST_CASE("a long chain of indices is not evaluated from its start for each of them") {
+  std::string text = "%x = input name=\"x\" f64[70000]\n%t = neg %x\n";
+  text += Iota("i0", "4096", 0, 0, 1) + "%one = full dtype=i64 shape=[] value=1.0\n";
+  for (int n = 1; n <= 400; ++n) {
+    absl::StrAppend(&text, "%i", n, " = add %i", n - 1, " %one\n%y", n, " = index_select %t %i", n,
+                    " axis=0\noutput %y", n, "\n");
+  }
+  const BackwardGraph graph = Parse(text);
+  const int64_t left = Gathers(Sliced(graph));
+  CHECK(left > 0);
+  CHECK(left < 400);
 }
 
 }  // namespace
