@@ -367,6 +367,12 @@ TEST_CASE("what cuDNN is known to refuse is refused before it is asked, with sha
   call = CallOf(shape, DType::kBf16, false, false);
   call.results[2].strides = {6144, 3072, 1, 48};
   CHECK(refusal(call).find("dV has the strides") != std::string::npos);
+  call = CallOf(shape, DType::kBf16, false, true);
+  ShareAmongQueries(&call.operands.back());
+  CHECK(refusal(call).empty());
+  call.operands.back() = {.shape = {shape.batch, 1, shape.queries, 1},
+                          .strides = {shape.queries, shape.queries, 1, 1}};
+  CHECK(refusal(call).find("needs a bias with a number for each key") != std::string::npos);
 }
 
 TEST_CASE("cuDNN is asked for dropout with one integer as seed and as offset, with a bias or not") {
