@@ -7,7 +7,7 @@ import torch
 
 _KEY = "retrograd_distinct_along"  # in a placeholder's meta: the axis
 
-# Sorts, and which of their arguments the axis is: of its name, or there.
+# Sorts, and the place of the axis among their arguments; None: it is given by its name alone.
 _SORTS = {
     torch.ops.aten.sort.default: 1,
     torch.ops.aten.sort.stable: None,

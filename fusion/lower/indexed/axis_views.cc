@@ -10,7 +10,7 @@ void AxisViews::Gather(int64_t axis, const IndexFactor& factor, const IndexLine&
   for (size_t a = 0; a < line.at.size(); ++a) {
     const int64_t at = axis + static_cast<int64_t>(a);
     if (static_cast<int>(a) == line.axis) {
-      SliceLine(at, line);
+      Take(at, line.first, line.step, line.count);
     } else {
       Slice(at, line.at[a], line.at[a] + 1, 1);
     }
@@ -22,10 +22,10 @@ void AxisViews::Gather(int64_t axis, const IndexFactor& factor, const IndexLine&
   Pad(axis, line.row, factor.rows - line.row - length);
 }
 
-void AxisViews::SliceLine(int64_t axis, const IndexLine& line) {
-  const int64_t last = line.first + (line.count - 1) * line.step;
-  Slice(axis, std::min(line.first, last), std::max(line.first, last) + 1, std::abs(line.step));
-  if (line.step < 0) x_ = b_.Add(Op::flip, {{x_}}, {{"axes", std::vector<int64_t>{axis}}});
+void AxisViews::Take(int64_t axis, int64_t first, int64_t step, int64_t count) {
+  const int64_t last = first + (count - 1) * step;
+  Slice(axis, std::min(first, last), std::max(first, last) + 1, std::abs(step));
+  if (step < 0) x_ = b_.Add(Op::flip, {{x_}}, {{"axes", std::vector<int64_t>{axis}}});
 }
 
 void AxisViews::Slice(int64_t axis, int64_t start, int64_t stop, int64_t step) {

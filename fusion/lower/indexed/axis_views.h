@@ -1,4 +1,5 @@
-// Views that put places of a source where a line of an index says (index_lines.h).
+// Views of axes: runs of them, and views that put places of a source where a line of an index says
+// (index_lines.h).
 #ifndef RETROGRAD_FUSION_LOWER_INDEXED_AXIS_VIEWS_H_
 #define RETROGRAD_FUSION_LOWER_INDEXED_AXIS_VIEWS_H_
 
@@ -20,12 +21,14 @@ class AxisViews {
   // The line's places, `axis` being the first of the factor's; one axis of the factor's rows.
   void Gather(int64_t axis, const IndexFactor& factor, const IndexLine& line);
 
- private:
-  const Shape& shape() const { return b_.type(x_).shape; }
-  void SliceLine(int64_t axis, const IndexLine& line);
-  void Slice(int64_t axis, int64_t start, int64_t stop, int64_t step);
+  // The elements first + i * step of the axis, 0 <= i < count.
+  void Take(int64_t axis, int64_t first, int64_t step, int64_t count);
   // `count` axes as axes of other extents.
   void Merge(int64_t axis, int64_t count, const std::vector<int64_t>& extents);
+
+ private:
+  const Shape& shape() const { return b_.type(x_).shape; }
+  void Slice(int64_t axis, int64_t start, int64_t stop, int64_t step);
   // stride - 1 zeros behind each element.
   void Spread(int64_t axis, int64_t stride);
   void Pad(int64_t axis, int64_t before, int64_t behind);

@@ -44,23 +44,25 @@ bool IsExact(const BackwardGraph& graph, NodeId id) {
   }
 }
 
-// The nodes in front of a value, ascending; nothing where one of them is not exact, or where they
-// have more elements than the budget, from which they are taken.
+// The nodes in front of a value, ascending, whose elements are taken from the budget; nothing where
+// one of them is not exact, or where they have more elements than it.
 std::optional<std::vector<NodeId>> Ancestors(const BackwardGraph& graph, ValueId value,
                                              int64_t& budget) {
   std::map<uint32_t, bool> seen;
   std::vector<NodeId> open = {value.node}, found;
+  int64_t left = budget;
   while (!open.empty()) {
     const NodeId id = open.back();
     open.pop_back();
     if (seen[Index(id)]) continue;
     seen[Index(id)] = true;
     if (!IsExact(graph, id)) return std::nullopt;
-    budget -= graph.type(id).elements();
-    if (budget < 0) return std::nullopt;
+    left -= graph.type(id).elements();
+    if (left < 0) return std::nullopt;
     found.push_back(id);
     for (const ValueId operand : graph.operands(id)) open.push_back(operand.node);
   }
+  budget = left;
   std::sort(found.begin(), found.end(), [](NodeId a, NodeId b) { return Index(a) < Index(b); });
   return found;
 }

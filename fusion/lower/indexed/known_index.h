@@ -21,8 +21,8 @@ inline constexpr int64_t kMostEvaluated = int64_t{1} << 22;
 // if both ways give the same.
 std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, ValueId index);
 
-// The same for one of several indices: what is evaluated is taken from the budget, in elements,
-// which is below 0 when it was too small.
+// The same for one of several indices: what is evaluated is taken from the budget, in elements.
+// nullopt, too, where that is more than the budget, which then stays as it is.
 std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, ValueId index,
                                                int64_t& budget);
 

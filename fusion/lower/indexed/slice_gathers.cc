@@ -1,7 +1,6 @@
 #include "fusion/lower/indexed/slice_gathers.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -9,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "fusion/lower/indexed/axis_views.h"
 #include "fusion/lower/indexed/index_lines.h"
 #include "fusion/lower/indexed/known_index.h"
 #include "fusion/ops/call_op.h"
@@ -54,12 +55,15 @@ std::vector<Run> RunsOf(const std::vector<int64_t>& values) {
   return runs;
 }
 
-// The values of a factor at one place along `axis`, and of those the first axes' extents.
+int64_t Product(absl::Span<const int64_t> extents) {
+  return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
+}
+
+// The factor at one place along `axis`, without that axis.
 IndexFactor At(const IndexFactor& factor, size_t axis, int64_t place) {
   IndexFactor part{factor.extents, factor.rows, {}};
   part.extents.erase(part.extents.begin() + static_cast<ptrdiff_t>(axis));
-  int64_t inner = 1;
-  for (size_t a = axis + 1; a < factor.extents.size(); ++a) inner *= factor.extents[a];
+  const int64_t inner = Product(absl::MakeSpan(factor.extents).subspan(axis + 1));
   const int64_t extent = factor.extents[axis];
   for (size_t i = 0; i < factor.values.size(); ++i) {
     if (static_cast<int64_t>(i) / inner % extent == place) part.values.push_back(factor.values[i]);
@@ -67,14 +71,25 @@ IndexFactor At(const IndexFactor& factor, size_t axis, int64_t place) {
   return part;
 }
 
-// The axis of the fewest places, of those that have several.
-size_t ShortestAxis(const IndexFactor& factor) {
-  size_t shortest = 0;
-  for (size_t a = 1; a < factor.extents.size(); ++a) {
-    const bool several = factor.extents[shortest] > 1;
-    if (factor.extents[a] > 1 && (!several || factor.extents[a] < factor.extents[shortest])) {
-      shortest = a;
-    }
+// Whether the factor is the same at every place along `axis`.
+bool Repeats(const IndexFactor& factor, size_t axis) {
+  const int64_t inner = Product(absl::MakeSpan(factor.extents).subspan(axis + 1));
+  const int64_t whole = inner * factor.extents[axis];
+  for (size_t i = 0; i < factor.values.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    if (factor.values[i] != factor.values[at / whole * whole + at % inner]) return false;
+  }
+  return true;
+}
+
+// Of the axes that have several places: one along which the factor repeats, else the shortest.
+size_t AxisToCut(const IndexFactor& factor) {
+  size_t shortest = factor.extents.size();
+  for (size_t a = 0; a < factor.extents.size(); ++a) {
+    if (factor.extents[a] <= 1) continue;
+    if (Repeats(factor, a)) return a;
+    const bool first = shortest == factor.extents.size();
+    if (first || factor.extents[a] < factor.extents[shortest]) shortest = a;
   }
   return shortest;
 }
@@ -84,13 +99,23 @@ bool HasSeveralAxes(const IndexFactor& factor) {
                        [](int64_t n) { return n > 1; }) > 1;
 }
 
+// The factor at each place along `axis`; at the first one alone if it repeats.
+std::vector<IndexFactor> PartsAlong(const IndexFactor& factor, size_t axis) {
+  const int64_t places = Repeats(factor, axis) ? 1 : factor.extents[axis];
+  std::vector<IndexFactor> parts;
+  for (int64_t i = 0; i < places; ++i) parts.push_back(At(factor, axis, i));
+  return parts;
+}
+
 // How many slices the factor is, or more than kMostSlices.
 int64_t SlicesOf(const IndexFactor& factor) {
   if (!HasSeveralAxes(factor)) return static_cast<int64_t>(RunsOf(factor.values).size());
-  const size_t axis = ShortestAxis(factor);
+  const size_t axis = AxisToCut(factor);
+  // Each place is a slice at least.
+  if (factor.extents[axis] > kMostSlices && !Repeats(factor, axis)) return kMostSlices + 1;
   int64_t slices = 0;
-  for (int64_t i = 0; i < factor.extents[axis] && slices <= kMostSlices; ++i) {
-    slices += SlicesOf(At(factor, axis, i));
+  for (const IndexFactor& part : PartsAlong(factor, axis)) {
+    if (slices <= kMostSlices) slices += SlicesOf(part);
   }
   return slices;
 }
@@ -103,57 +128,39 @@ class Taker {
   ValueId Take(ValueId x, int64_t axis, const IndexFactor& factor) {
     if (HasSeveralAxes(factor)) return TakeEach(x, axis, factor);
     std::vector<ValueId> parts;
-    for (const Run& run : RunsOf(factor.values)) parts.push_back(Slice(x, axis, run));
+    for (const Run& run : RunsOf(factor.values)) {
+      AxisViews part(b_, x);
+      part.Take(axis, run.first, run.step, run.count);
+      parts.push_back(part.value());
+    }
     return WithAxes(Join(parts, axis), axis, 1, factor.extents);
   }
 
  private:
   ValueId TakeEach(ValueId x, int64_t axis, const IndexFactor& factor) {
-    const size_t shortest = ShortestAxis(factor);
+    const size_t cut = AxisToCut(factor);
+    const auto along = axis + static_cast<int64_t>(cut);
     const auto rank = static_cast<int64_t>(factor.extents.size());
     Shape extents = factor.extents;
-    extents[shortest] = 1;
-    const auto part = [&](const IndexFactor& at) {
-      return WithAxes(Take(x, axis, at), axis, rank - 1, extents);
-    };
-    const IndexFactor first = At(factor, shortest, 0);
-    std::vector<ValueId> parts = {part(first)};
-    bool same = true;
-    for (int64_t i = 1; i < factor.extents[shortest]; ++i) {
-      const IndexFactor at = At(factor, shortest, i);
-      same = same && at.values == first.values;
-      parts.push_back(part(at));
+    extents[cut] = 1;
+    std::vector<ValueId> parts;
+    for (const IndexFactor& part : PartsAlong(factor, cut)) {
+      parts.push_back(WithAxes(Take(x, axis, part), axis, rank - 1, extents));
     }
-    if (!same) return Join(parts, axis + static_cast<int64_t>(shortest));
+    if (parts.size() > 1) return Join(parts, along);
     Shape shape = b_.type(parts[0]).shape;
-    shape[static_cast<size_t>(axis) + shortest] = factor.extents[shortest];
+    shape[static_cast<size_t>(along)] = factor.extents[cut];
     return b_.Expand(parts[0], std::move(shape));
-  }
-
-  ValueId Slice(ValueId x, int64_t axis, const Run& run) {
-    const int64_t last = run.first + (run.count - 1) * run.step;
-    const int64_t start = std::min(run.first, last), stop = std::max(run.first, last) + 1;
-    const int64_t step = std::abs(run.step);
-    const bool whole = start == 0 && stop == b_.type(x).shape[axis] && step == 1;
-    if (!whole) {
-      x = b_.Add(Op::slice, {{x}},
-                 {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
-    }
-    if (run.step > 0) return x;
-    return b_.Add(Op::flip, {{x}}, {{"axes", std::vector<int64_t>{axis}}});
   }
 
   ValueId Join(const std::vector<ValueId>& parts, int64_t axis) {
     return parts.size() == 1 ? parts[0] : b_.Add(Op::cat, parts, {{"axis", axis}});
   }
 
-  // x with `count` axes of other extents.
   ValueId WithAxes(ValueId x, int64_t axis, int64_t count, const std::vector<int64_t>& extents) {
-    const Shape& old = b_.type(x).shape;
-    Shape shape(old.begin(), old.begin() + axis);
-    shape.insert(shape.end(), extents.begin(), extents.end());
-    shape.insert(shape.end(), old.begin() + axis + count, old.end());
-    return b_.Reshape(x, std::move(shape));
+    AxisViews views(b_, x);
+    views.Merge(axis, count, extents);
+    return views.value();
   }
 
   GraphBuilder& b_;
@@ -180,7 +187,6 @@ class Slicer {
   std::vector<IndexFactor> Find(ValueId index, int64_t rows) {
     const TensorType& type = g_.type(index);
     if (type.elements() == 0 || type.elements() > kMostElements || type.rank() == 0) return {};
-    if (budget_ < 0) return {};
     std::optional<std::vector<int64_t>> values = KnownIndex(g_, index, budget_);
     if (!values) return {};
     const auto outside = [&](int64_t v) { return v < 0 || v >= rows; };

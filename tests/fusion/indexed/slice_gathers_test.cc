@@ -143,7 +143,7 @@ TEST_CASE("random joins of few runs give what the gather gives") {
 
 TEST_CASE("rows that are repeated whole are one slice, which is expanded") {
   const BackwardGraph graph =
-      Gather(Iota("at", "1,9", 1, 0, 1) + "%index = expand %at shape=[8,9]\n", 9);
+      Gather(Iota("at", "1,9", 1, 0, 1) + "%index = expand %at shape=[20,9]\n", 9);
   const BackwardGraph sliced = Sliced(graph);
   CHECK(Gathers(sliced) == 0);
   CHECK_FALSE(HasOp(sliced, Op::cat));
@@ -157,6 +157,15 @@ TEST_CASE("a table in memory is gathered from") {
   CHECK(Gathers(Sliced(Parse("%x = input name=\"x\" f64[3,3,3]\n" + index +
                              "%table = reshape %x shape=[9,3]\n"
                              "%y = index_select %table %index axis=0\noutput %y\n"))) == 1);
+}
+
+TEST_CASE("an index that is too large to evaluate leaves the others sliced") {
+  const BackwardGraph graph =
+      Parse("%x = input name=\"x\" f64[9,3]\n%t = neg %x\n" + Iota("many", "5000000", 0, 0, 1) +
+            "%few = slice %many axis=0 start=0 step=1 stop=4\n"
+            "%a = index_select %t %few axis=0\noutput %a\n" +
+            Iota("index", "4", 0, 2, 1) + "%b = index_select %t %index axis=0\noutput %b\n");
+  CHECK(Gathers(Sliced(graph)) == 1);
 }
 
 TEST_CASE("a long chain of indices is not evaluated from its start for each of them") {
