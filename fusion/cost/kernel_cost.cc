@@ -59,15 +59,23 @@ int64_t LostBytes(const KernelProfile& p, const Schedule& s, const Footprint& f,
   return t.looped - CachedBytes(t.looped, MulDiv(of_stage, rows, all), d);
 }
 
-// What reads take where an SM has too few bytes in flight; 0 where it has enough. A read that a
-// cache serves is under way for a shorter time.
-int64_t UnderWayPs(const Schedule& s, const Footprint& f, int64_t from_memory, int64_t from_caches,
+// What accesses take where an SM has too few bytes in flight; 0 where it has enough. What a cache
+// serves is under way for a shorter time. Where other SMs have no block, memory answers at once,
+// and each SM draws once in that time what it has in flight; nobody waits for stores then, and a
+// block's first wait is counted with the block (`block_us`).
+int64_t UnderWayPs(const Schedule& s, const Footprint& f, const KernelTraffic& t, int64_t lost,
                    const DeviceSpec& d) {
   const int64_t in_flight = BytesInFlight(s, f, d);
-  if (in_flight >= d.bytes_in_flight_per_sm) return 0;
-  const int64_t drawn = MulDiv(d.hbm_bytes_per_s, in_flight, d.bytes_in_flight_per_sm);
-  return TransferPs(from_memory + Share(from_caches, d.cache_latency_ppm),
-                    std::max<int64_t>(drawn, 1));
+  const int64_t from_caches = Share(t.looped - lost, d.cache_latency_ppm);
+  const int64_t drawn =
+      std::max<int64_t>(MulDiv(d.hbm_bytes_per_s, in_flight, d.bytes_in_flight_per_sm), 1);
+  const int64_t together =
+      in_flight >= d.bytes_in_flight_per_sm ? 0 : TransferPs(t.weighted + from_caches, drawn);
+  const int64_t by_some = MulDiv(drawn, std::min(s.blocks, d.sms), d.sms);
+  if (by_some == drawn || by_some >= BandwidthOfBlocks(s, f, d)) return together;
+  const int64_t loads = MulDiv(t.weighted, t.read, std::max<int64_t>(t.read + t.written, 1));
+  const int64_t first = TransferPs(Product({d.bytes_in_flight_per_sm, d.sms}), d.hbm_bytes_per_s);
+  return std::max(together, TransferPs(loads + from_caches, std::max<int64_t>(by_some, 1)) - first);
 }
 
 // SMs that have blocks of the schedule. The numbers of held columns were fitted with all of them.
@@ -202,12 +210,14 @@ int64_t ComputeBetweenWaitsPs(int64_t everywhere, const Schedule& s, const Footp
 
 // What other threads take to compute: if all blocks run at once, and some SMs have more of them
 // than others, as long as the SM that has the most. Of more blocks an SM gets another one when one
-// has ended. Of fewer blocks than SMs it is not told, so that small kernels have one schedule for
-// many sizes.
+// has ended. Of fewer blocks than SMs what a block computes in its first `block_us` is counted
+// there, so that small kernels have one schedule for many sizes.
 int64_t ComputeOfBusiestPs(int64_t everywhere, const Schedule& s, const Footprint& f,
                            const DeviceSpec& d) {
-  if (s.blocks <= d.sms || Waves(s, f, d) > 1) return everywhere;
-  return MulDiv(everywhere, CeilDiv(s.blocks, d.sms) * d.sms, s.blocks);
+  if (Waves(s, f, d) > 1) return everywhere;
+  const int64_t blocks = std::max<int64_t>(s.blocks, 1);
+  const int64_t busiest = MulDiv(everywhere, CeilDiv(blocks, d.sms) * d.sms, blocks);
+  return blocks >= d.sms ? busiest : std::max(everywhere, busiest - d.block_ps);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
@@ -274,7 +284,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   int64_t hbm = walked;
   if (!batch_waits) {
     hbm = std::max({MulDiv(TransferPs(t.weighted, bandwidth), held, kPpm),
-                    UnderWayPs(s, f, t.weighted, t.looped - lost, d), walked});
+                    UnderWayPs(s, f, t, lost, d), walked});
   }
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written =

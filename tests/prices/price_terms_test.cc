@@ -336,14 +336,37 @@ TEST_CASE("one wave of blocks computes as long as the SM that has most of them")
     const int64_t resident = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
     const int64_t all = KernelWork(e.ir, e.profile, d).ComputePs(s);
     const int64_t most = CeilDiv(s.blocks, d.sms);
-    const bool one_wave = most <= resident && s.blocks > d.sms;
-    CHECK(PsOf(price, "compute") == (one_wave ? MulDiv(all, most * d.sms, s.blocks) : all));
-    uneven += one_wave && most * d.sms > s.blocks && all > 0;
+    const bool one_wave = most <= resident;
+    const int64_t busiest = MulDiv(all, most * d.sms, s.blocks);
+    // What the few blocks of a small kernel compute is counted with the block.
+    const int64_t few = std::max(all, busiest - d.block_ps);
+    CHECK(PsOf(price, "compute") == (!one_wave ? all : s.blocks < d.sms ? few : busiest));
+    uneven += one_wave && s.blocks > d.sms && most * d.sms > s.blocks && all > 0;
     later += !one_wave && all > 0;
   };
   ForEachSchedule(LargeExamples(), d, visit);
   CHECK(uneven >= 8);
   CHECK(later >= 8);
+}
+
+TEST_CASE(
+    "a quarter of the SMs draws no more than a quarter of the bandwidth with little under way") {
+  const DeviceSpec d = Device("h200");
+  const int64_t rows = d.sms / 4, columns = 524288;
+  KernelIrBuilder b({rows, columns});
+  const int x = b.In(DType::kBf16, rows * columns), y = b.Out(DType::kFp32, rows);
+  b.Store(b.Reduce(Op::sum, b.Load(x, A(0) * columns + A(1)), 0b10), y, A(0));
+  const KernelIr ir = b.Build();
+  int few = 0;
+  const auto visit = [&](const Example&, const KernelPricer& pricer, const Schedule& s) {
+    const Price price = pricer.Of(s, true);
+    const int64_t under_way = s.threads * price.footprint.bytes_in_flight;
+    if (s.blocks != rows || under_way >= d.bytes_in_flight_per_sm) return;
+    CHECK(PsOf(price, "hbm") >= 3 * TransferPs(rows * columns * 2, d.hbm_bytes_per_s));
+    ++few;
+  };
+  ForEachSchedule({{"long sums", ir, ProfileKernel(ir, Classify(ir))}}, d, visit);
+  CHECK(few > 0);
 }
 
 // One for each row and stage of a cluster that shares rows.
