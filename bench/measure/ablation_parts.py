@@ -174,7 +174,7 @@ PARTS = {
     # Schedules of kernels.
     "alignment and divisibility": _feature(
         "vectorization", "every load and store moves one element",
-        "fusion/kernel/ir/vector_access.cc", "fusion/kernel/ir/vector_access.h",
+        "fusion/kernel/ir/vectors/vector_access.cc", "fusion/kernel/ir/vector_access.h",
         _TEMPLATES + "candidate_list.cc:WidestVector"),
     "split reductions": _feature(
         "split_reductions", "one block sums a whole row or column",

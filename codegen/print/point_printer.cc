@@ -12,7 +12,8 @@
 #include "fusion/kernel/ir/small_exponentials.h"
 #include "fusion/kernel/ir/streamed.h"
 #include "fusion/kernel/ir/value_range.h"
-#include "fusion/kernel/ir/vector_grid.h"
+#include "fusion/kernel/ir/vectors/interleaved_loads.h"
+#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -422,6 +423,35 @@ void PointPrinter::LoadVector(int i) {
   }
 }
 
+void PointPrinter::LoadInterleaved(std::vector<int>* instrs) {
+  std::vector<int> alone;  // what has no place yet
+  for (int i : *instrs) {
+    if (homes_[i].lane.empty() && staged_[i].array.empty()) alone.push_back(i);
+  }
+  for (const InterleavedLoads& run : FindInterleavedLoads(ir_, alone, vectors_)) {
+    const int first = run.members[0].instr, w = run.width;
+    const Buffer& buffer = ir_.buffers[ir_.instrs[first].buffer];
+    const std::string packs = absl::StrCat("u", first);
+    const int elements = run.stride * width_;
+    out_.Line("rg_pack<", StorageName(buffer.dtype), ", ", w, "> ", packs, "[", elements / w, "];");
+    for (int m = 0; m < elements; m += w) {
+      const IndexExpr at = run.offset + IndexExpr::Constant(m);
+      out_.Line("rg_load_pack(", launch_.BufferName(ir_.instrs[first].buffer), ", ",
+                IndexText(at, NamesAt(0), ir_.extents), ", ", packs, " + ", m / w, ");");
+    }
+    for (const auto& [i, place] : run.members) {
+      array_[i] = true;
+      out_.Line(ComputeName(ir_.instrs[i].dtype), " ", Local(i), "[", width_, "];");
+      for (int j = 0; j < width_; ++j) {
+        const int element = j * run.stride + place;
+        out_.Line(Local(i), "[", j, "] = rg_lane(", packs, "[", element / w, "], ", element % w,
+                  ");");
+      }
+      instrs->erase(std::find(instrs->begin(), instrs->end(), i));
+    }
+  }
+}
+
 int PointPrinter::PackWidth(int i) const {
   const Instr& load = ir_.instrs[i];
   return load.guards.empty() && load.indirect.empty() ? GuardedPackWidth(i) : 0;
@@ -521,6 +551,7 @@ void PointPrinter::PrintLanes(const Work& work) {
       in_loop.push_back(i);
     }
   }
+  LoadInterleaved(&in_loop);
   // Arrays of their own: what outlives the loop over lanes, and what a vector store writes.
   std::vector<int> copied;  // equal in all lanes or standing elsewhere, but stored as a vector
   auto declare = [&](int i) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/print/launch_text.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 
 namespace retrograd {
 
@@ -114,6 +114,8 @@ class PointPrinter {
   std::string AllGuards(int instr, int plus) const;
   std::string Rounded(const Instr& instr, std::string value) const;
   void LoadVector(int instr);
+  // Of these, which are all evaluated lane by lane: those that were loaded together are taken away.
+  void LoadInterleaved(std::vector<int>* instrs);
   void LoadStaged(int instr);
   void StoreVector(int store, const Work& work);
   void StoreLane(int store, const Work& work);

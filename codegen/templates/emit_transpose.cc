@@ -12,7 +12,7 @@
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

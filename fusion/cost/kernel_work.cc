@@ -10,7 +10,8 @@
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vector_grid.h"
+#include "fusion/kernel/ir/vectors/interleaved_loads.h"
+#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/held_tiles/tile_walk.h"
 #include "fusion/kernel/templates/kernel_template.h"
@@ -107,6 +108,18 @@ std::array<LoadForm, kWidths> FormsOf(const std::array<Vectors, kWidths>& vector
   return forms;
 }
 
+// By instruction: of a load that shares vectors with others, elements that are its own for each
+// access; else 1.
+std::vector<int> WidthsInRuns(const KernelIr& ir, const Vectors& vectors) {
+  std::vector<int> widths(ir.instrs.size(), 1), loads;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) loads.push_back(static_cast<int>(i));
+  for (const InterleavedLoads& run : FindInterleavedLoads(ir, loads, vectors)) {
+    const int width = run.width * run.places() / run.stride;
+    for (const InterleavedLoads::Member& m : run.members) widths[m.instr] = std::max(width, 1);
+  }
+  return widths;
+}
+
 }  // namespace
 
 KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device)
@@ -191,6 +204,8 @@ std::vector<int64_t> KernelWork::LoadsOfSectors(const KernelIr& ir) const {
 void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
   const std::vector<int64_t> of_sectors = LoadsOfSectors(ir);
   const std::vector<RowCopy> copies = CopiesOfRows(ir, p);
+  std::array<std::vector<int>, kWidths> in_runs;
+  for (int n = 0; n < kWidths; ++n) in_runs[n] = WidthsInRuns(ir, vectors_[n]);
   std::vector<const Instr*> counted;
   // Several loads of one buffer bring in no more than all of it: the halves that rotary positions
   // swap.
@@ -222,8 +237,9 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       reread_ += (picked - distinct) * size + FetchedBeside(ir, positions, instr.axes, size);
       continue;
     }
-    const auto forms =
+    auto forms =
         FormsOf(vectors_, [&](const Vectors& v) { return FormOfLoad(ir, static_cast<int>(i), v); });
+    for (int n = 0; n < kWidths; ++n) forms[n].width = std::max(forms[n].width, in_runs[n][i]);
     CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms,
                 copies[i], of_sectors[i]);
     const int64_t distinct = ir.Points(instr.offset.axes());
@@ -301,6 +317,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   Access access{
       .element_bytes = size,
       .vectors = fastest >= 0 && InVectors(offset, fastest),
+      .in_runs = step > 1 && forms.back().width > 1,
       .forms = forms,
       .copied_ppm = copy.ppm,
       .piece_bytes = copy.piece_bytes,
@@ -320,10 +337,11 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&
-        known.forms == access.forms && known.waste_ppm == access.waste_ppm &&
-        known.copied_ppm == access.copied_ppm && known.piece_bytes == access.piece_bytes &&
-        known.fresh == access.fresh && known.in_rows == access.in_rows &&
-        known.by_tile == access.by_tile && known.transposed == access.transposed) {
+        known.in_runs == access.in_runs && known.forms == access.forms &&
+        known.waste_ppm == access.waste_ppm && known.copied_ppm == access.copied_ppm &&
+        known.piece_bytes == access.piece_bytes && known.fresh == access.fresh &&
+        known.in_rows == access.in_rows && known.by_tile == access.by_tile &&
+        known.transposed == access.transposed) {
       known.bytes += access.bytes;
       return;
     }
@@ -345,7 +363,7 @@ int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
   }
   // Wide tiles have whole accesses on both sides.
   if (TemplateOf(s).transposes && s.vector_width > 1) return kMaxAccessBytes;
-  return a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
+  return a.element_bytes * (a.vectors || a.in_runs ? FormUnder(a, s).width : 1);
 }
 
 int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fusion/device/device_spec.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {
@@ -41,6 +41,7 @@ class KernelWork {
   struct Access {
     int64_t element_bytes = 0;
     bool vectors = false;  // neighbours along the fastest axis lie side by side
+    bool in_runs = false;  // they lie apart, but vectors are loaded for several loads at once
     // How the lanes of vectors go, by the logarithm of their width.
     std::array<LoadForm, kWidths> forms;
     // Bytes fetched for a million bytes used, where a row is walked.

@@ -9,7 +9,7 @@
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/device/device_numbers.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vector_grid.h"
+#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 #include "runtime/compiler/rtc.h"

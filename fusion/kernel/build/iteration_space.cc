@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -122,7 +123,7 @@ class Finder {
         return space_.walks.Find(p.first) == nullptr;
       });
       if (next == pending_.end()) {
-        if (!PlaceByEqualGather() && !PlaceBySharedRead()) return;
+        if (!PlaceByEqualGather() && !PlaceBySharedRead() && !PlaceBeside()) return;
         continue;
       }
       auto [id, result] = *next;
@@ -221,6 +222,36 @@ class Finder {
         placed = queue_.size() > before;
       });
       if (placed) return true;
+    }
+    return false;
+  }
+
+  // Places one stored op that nothing placed leads to beside a placed one that has as many points
+  // and reads another interleaved part of the same value: both fetch the same sectors.
+  bool PlaceBeside() {
+    if (space_.walks.size() == r_.nodes.size()) return false;
+    for (NodeId id : r_.nodes) {
+      if (g_.pattern(id) != Pattern::kPointwise || !IsStored(id)) continue;
+      if (space_.walks.Find(id) != nullptr) continue;
+      for (NodeId other : r_.nodes) {
+        if (g_.pattern(other) != Pattern::kPointwise || !IsStored(other)) continue;
+        const Walk* walk = space_.walks.Find(other);
+        if (walk == nullptr || g_.type(other).shape != g_.type(id).shape) continue;
+        if (!ReadPartsOfOne(id, other)) continue;
+        SetPoints(id, walk->result);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool ReadPartsOfOne(NodeId a, NodeId b) const {
+    for (ValueId of_a : g_.operands(a)) {
+      const std::optional<ValueId> whole = InterleavedPartOf(g_, of_a);
+      if (!whole) continue;
+      for (ValueId of_b : g_.operands(b)) {
+        if (InterleavedPartOf(g_, of_b) == whole) return true;
+      }
     }
     return false;
   }
@@ -386,11 +417,31 @@ class Finder {
   std::vector<std::pair<NodeId, const AccessMap*>> pending_;
 };
 
+// Whether a slice's elements lie between those of other slices, in pieces of less than the widest
+// access: others are read as well by kernels of their own.
+bool TakesTurns(const BackwardGraph& g, NodeId id) {
+  if (g.op(id) != Op::slice) return false;
+  const TensorType& type = g.type(id);
+  const Attrs& attrs = g.node(id).attrs;
+  if (attrs.Int("axis") + 1 != static_cast<int64_t>(type.shape.size())) return false;
+  return attrs.Int("step") > 1 || type.shape.back() * SizeBytes(type.dtype) < kMaxAccessBytes;
+}
+
 }  // namespace
 
 bool GatherAlike(const BackwardGraph& graph, NodeId a, NodeId b) {
   return graph.pattern(a) == Pattern::kGather && graph.op(a) == graph.op(b) &&
          graph.operands(a) == graph.operands(b) && graph.node(a).attrs == graph.node(b).attrs;
+}
+
+std::optional<ValueId> InterleavedPartOf(const BackwardGraph& graph, ValueId value) {
+  bool takes_turns = false;
+  while (graph.pattern(value.node) == Pattern::kView) {
+    takes_turns = takes_turns || TakesTurns(graph, value.node);
+    value = graph.operands(value.node)[0];
+  }
+  if (!takes_turns || IsConstant(graph, value.node)) return std::nullopt;
+  return value;
 }
 
 std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,

@@ -69,6 +69,11 @@ IterationSpace FindIterationSpace(const KernelRequest& request, KernelMaps& maps
 // Whether two gathers pick the same elements.
 bool GatherAlike(const BackwardGraph& graph, NodeId a, NodeId b);
 
+// The value, no constant, of which views show elements that lie between those of other slices: the
+// even ones of a row, one of several tensors that were stacked along the last axis. nullopt: there
+// is none.
+std::optional<ValueId> InterleavedPartOf(const BackwardGraph& graph, ValueId value);
+
 // The mask of axes over which coordinates of a tensor of this shape run through each element
 // exactly once; nullopt if they don't.
 std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,

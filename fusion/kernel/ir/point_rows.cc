@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 
 namespace retrograd {
 namespace {

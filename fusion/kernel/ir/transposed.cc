@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 
 namespace retrograd {
 namespace {

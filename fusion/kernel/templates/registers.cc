@@ -5,7 +5,7 @@
 
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
@@ -138,12 +138,24 @@ bool BringsIn(const KernelIr& ir, const KernelProfile& p, int i) {
   return p.inner[i] && !(by_points && Shared(ir, ir.instrs[i]));
 }
 
+// Of the values that a guard's expression may have, those that it lets through.
+int64_t LetThroughPpm(const KernelIr& ir, const Guard& guard) {
+  const IndexRange range = Range(guard.expr, ir.extents);
+  const int64_t begin = std::max(guard.begin, range.min);
+  const int64_t end = std::min(guard.end, range.max + 1);
+  return MulDiv(kPpm, std::max<int64_t>(end - begin, 0), range.max + 1 - range.min);
+}
+
 // The share of elements at which a load's guards let it through: an element of a join is in one of
-// its parts. A buffer with fewer elements than there are positions is read at as many.
+// its parts. A buffer with fewer elements than there are positions is read at as many, unless its
+// elements are read several times, as windows that overlap do.
 int64_t UnguardedPpm(const KernelIr& ir, const Instr& load) {
   const int64_t positions = ir.Points(load.axes);
   if (load.guards.empty() || !load.indirect.empty() || positions == 0) return kPpm;
-  return std::min(MulDiv(kPpm, ir.buffers[load.buffer].elements, positions), kPpm);
+  int64_t by_guards = kPpm;
+  for (const Guard& g : load.guards) by_guards = Share(by_guards, LetThroughPpm(ir, g));
+  const int64_t by_elements = MulDiv(kPpm, ir.buffers[load.buffer].elements, positions);
+  return std::min(std::max(by_elements, by_guards), kPpm);
 }
 
 void CountAccesses(const KernelIr& ir, KernelProfile& p) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vector_grid.h"
+#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/scatter_workspace.h"
 

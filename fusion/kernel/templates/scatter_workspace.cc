@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
 #include "fusion/kernel/templates/row_walks.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {

@@ -100,6 +100,7 @@ RegionLinks::RegionLinks(const std::vector<Atom>& atoms, const GroupPricer& pric
     Connect(g, ops[i]);
   }
   ConnectGathers(g, ops);
+  ConnectParts(g, ops);
   walks_.resize(places_.size(), kNone);
   RankRoots();
 }
@@ -149,6 +150,25 @@ void RegionLinks::ConnectGathers(const BackwardGraph& g, const std::vector<NodeI
     for (int j : gathers) {
       if (i != j && GatherAlike(g, ops[i], ops[j])) places_[i].followers.push_back(j);
     }
+  }
+}
+
+void RegionLinks::ConnectParts(const BackwardGraph& g, const std::vector<NodeId>& ops) {
+  absl::flat_hash_map<std::pair<ValueId, Shape>, std::vector<int>> beside;
+  for (int i = 0; i < ops_; ++i) {
+    if (g.pattern(ops[i]) != Pattern::kPointwise) continue;
+    for (ValueId operand : g.operands(ops[i])) {
+      const std::optional<ValueId> whole = InterleavedPartOf(g, operand);
+      if (!whole) continue;
+      std::vector<int>& readers = beside[{*whole, g.type(ops[i]).shape}];
+      if (readers.empty() || readers.back() != i) readers.push_back(i);
+    }
+  }
+  for (auto& [part, readers] : beside) {
+    if (readers.size() < 2) continue;
+    const int together = static_cast<int>(places_.size());
+    for (int i : readers) places_[i].reads.push_back({together, {}});
+    places_.emplace_back().followers = std::move(readers);
   }
 }
 

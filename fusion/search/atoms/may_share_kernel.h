@@ -42,7 +42,7 @@ class RegionLinks {
     int to = 0;
     Step step;
   };
-  // An op of the region, or a stored value that its ops read.
+  // An op of the region, a stored value that its ops read, or where ops stand beside each other.
   struct Place {
     AtomMask holders = 0;  // atoms that compute it, as their own or again; 0: a value
     AtomMask owner = 0;    // the atom whose own op it is, if any
@@ -62,6 +62,8 @@ class RegionLinks {
   void RankRoots();
   // Gathers that pick the same elements stand where one of them does.
   void ConnectGathers(const BackwardGraph& g, const std::vector<NodeId>& ops);
+  // Pointwise ops of one shape that read interleaved parts of one value stand beside each other.
+  void ConnectParts(const BackwardGraph& g, const std::vector<NodeId>& ops);
   bool ScattersOnce(AtomMask set) const;
   static bool Stored(const Place& place, AtomMask set);
   static bool Walked(const Place& place, AtomMask set);
@@ -72,7 +74,7 @@ class RegionLinks {
   bool WalksAllFrom(int root, AtomMask set);
   void Visit(int place, Walks walks);
 
-  std::vector<Place> places_;  // ops in ascending order, then other values
+  std::vector<Place> places_;  // ops in ascending order, then all others
   int ops_ = 0;
   AtomMask scatters_ = 0;     // atoms that hold a scatter
   AtomMask other_rules_ = 0;  // atoms with empty tensors or library calls

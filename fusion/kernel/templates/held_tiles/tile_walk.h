@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/folds.h"
 #include "fusion/kernel/templates/schedule.h"
 
