@@ -322,9 +322,38 @@ Scaling CommonFactor(const IndexExpr& e, int64_t divisor, absl::Span<const int64
 
 }  // namespace
 
+struct IndexExpr::Divided {
+  IndexExpr quotient, remainder;
+};
+
+// e = divisor·quotient + remainder, each coefficient divided for itself, if the remainder is in 0
+// .. divisor - 1 everywhere: of rows that are a little longer than the divisor, 57·a + b of rows
+// of 56.
+std::optional<IndexExpr::Divided> IndexExpr::DivideTerms(const IndexExpr& e, int64_t divisor,
+                                                         absl::Span<const int64_t> extents) {
+  Divided d;
+  for (const IndexTerm& t : e.terms_) {
+    IndexTerm part = t;
+    part.coef = t.coef / divisor;
+    if (part.coef != 0) d.quotient.AddTerm(part);
+    part.coef = t.coef % divisor;
+    if (part.coef != 0) d.remainder.AddTerm(part);
+  }
+  d.quotient.KeepWhatTermsOf(e);
+  d.remainder.KeepWhatTermsOf(e);
+  d.remainder.offset_ = e.offset_;
+  const IndexRange r = Range(d.remainder, extents);
+  const int64_t whole = FloorDivInt(r.min, divisor);
+  if (whole != FloorDivInt(r.max, divisor)) return std::nullopt;
+  d.quotient.offset_ = whole;
+  d.remainder.offset_ -= whole * divisor;
+  return d;
+}
+
 IndexExpr FloorDiv(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t> extents) {
   RG_CHECK(divisor > 0);
   if (divisor == 1) return e;
+  if (auto d = IndexExpr::DivideTerms(e, divisor, extents)) return std::move(d->quotient);
   IndexExpr whole, rest;
   for (const IndexTerm& t : e.terms_) {
     if (t.coef % divisor == 0) {
@@ -340,11 +369,6 @@ IndexExpr FloorDiv(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t
   const int64_t high = FloorDivInt(e.offset_, divisor);
   whole.offset_ = high;
   rest.offset_ = e.offset_ - high * divisor;
-  const IndexRange r = Range(rest, extents);
-  if (FloorDivInt(r.min, divisor) == FloorDivInt(r.max, divisor)) {
-    whole.offset_ += FloorDivInt(r.min, divisor);
-    return whole;
-  }
   if (Scaling s = CommonFactor(rest, divisor, extents); s.factor > 1) {
     return whole + FloorDiv(s.scaled, divisor / s.factor, extents);
   }
@@ -359,16 +383,13 @@ IndexExpr FloorDiv(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t
 IndexExpr Mod(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t> extents) {
   RG_CHECK(divisor > 0);
   if (divisor == 1) return {};
+  if (auto d = IndexExpr::DivideTerms(e, divisor, extents)) return std::move(d->remainder);
   IndexExpr rest;
   for (const IndexTerm& t : e.terms_) {
     if (t.coef % divisor != 0) rest.AddTerm(t);
   }
   rest.KeepWhatTermsOf(e);
   rest.offset_ = e.offset_ - FloorDivInt(e.offset_, divisor) * divisor;
-  const IndexRange r = Range(rest, extents);
-  if (FloorDivInt(r.min, divisor) == FloorDivInt(r.max, divisor)) {
-    return rest + IndexExpr::Constant(-FloorDivInt(r.min, divisor) * divisor);
-  }
   if (Scaling s = CommonFactor(rest, divisor, extents); s.factor > 1) {
     return Mod(s.scaled, divisor / s.factor, extents) * s.factor + s.rest;
   }

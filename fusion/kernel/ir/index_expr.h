@@ -66,6 +66,9 @@ class IndexExpr {
   void KeepWhatTermsOf(const IndexExpr& e);
   struct Division;
   static std::optional<Division> AsDivision(const IndexExpr& e);
+  struct Divided;
+  static std::optional<Divided> DivideTerms(const IndexExpr& e, int64_t divisor,
+                                            absl::Span<const int64_t> extents);
   void Recombine();  // quotient and remainder of one expression become it again
   int64_t offset_ = 0;
   absl::InlinedVector<IndexTerm, 2> terms_;  // in canonical order

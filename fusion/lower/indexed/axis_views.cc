@@ -28,6 +28,23 @@ void AxisViews::Take(int64_t axis, int64_t first, int64_t step, int64_t count) {
   if (step < 0) x_ = b_.Add(Op::flip, {{x_}}, {{"axes", std::vector<int64_t>{axis}}});
 }
 
+// Copies of what the windows cover, one behind the other, are rows of as many elements: each row
+// that is longer by step[0] begins step[0] elements later in its copy.
+void AxisViews::TakeWindows(int64_t axis, int64_t first, const std::array<int64_t, 2>& step,
+                            const std::array<int64_t, 2>& count) {
+  const int64_t length = (count[1] - 1) * step[1] + 1;
+  const int64_t covered = (count[0] - 1) * step[0] + length;
+  Slice(axis, first, first + covered, 1);
+  Merge(axis, 1, {1, covered});
+  Shape copies = shape();
+  copies[axis] = count[0];
+  x_ = b_.Expand(x_, std::move(copies));
+  Merge(axis, 2, {count[0] * covered});
+  Pad(axis, 0, count[0] * step[0]);
+  Merge(axis, 1, {count[0], covered + step[0]});
+  Slice(axis + 1, 0, length, step[1]);
+}
+
 void AxisViews::Slice(int64_t axis, int64_t start, int64_t stop, int64_t step) {
   if (start == 0 && stop == shape()[axis] && step == 1) return;
   x_ =

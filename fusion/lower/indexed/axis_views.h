@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_FUSION_LOWER_INDEXED_AXIS_VIEWS_H_
 #define RETROGRAD_FUSION_LOWER_INDEXED_AXIS_VIEWS_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,10 @@ class AxisViews {
 
   // The elements first + i * step of the axis, 0 <= i < count.
   void Take(int64_t axis, int64_t first, int64_t step, int64_t count);
+  // Windows as two axes in place of one: element [i, j] is first + i * step[0] + j * step[1] of the
+  // axis, 0 <= i < count[0], 0 <= j < count[1]. Both steps are positive.
+  void TakeWindows(int64_t axis, int64_t first, const std::array<int64_t, 2>& step,
+                   const std::array<int64_t, 2>& count);
   // `count` axes as axes of other extents.
   void Merge(int64_t axis, int64_t count, const std::vector<int64_t>& extents);
 

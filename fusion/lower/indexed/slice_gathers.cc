@@ -1,6 +1,7 @@
 #include "fusion/lower/indexed/slice_gathers.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -24,8 +25,8 @@ namespace {
 // to read it is little beside what is gathered.
 constexpr int64_t kMostSlices = 8, kMostElements = 1 << 16;
 
-// Whether the table lies in memory, as it is: each of its elements is read where it is, and a slice
-// would only add a test.
+// Whether the table lies in memory, as it is: each of its elements is read where it is, and a
+// choice of slices would only add tests.
 bool LiesInMemory(const BackwardGraph& g, ValueId table) {
   while (g.op(table.node) == Op::reshape || g.op(table.node) == Op::permute) {
     table = g.operands(table.node)[0];
@@ -57,6 +58,30 @@ std::vector<Run> RunsOf(const std::vector<int64_t>& values) {
 
 int64_t Product(absl::Span<const int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Windows along an axis: element [i, j] is first + i * step[0] + j * step[1].
+struct Windows {
+  int64_t first = 0;
+  std::array<int64_t, 2> step, count;
+};
+
+std::optional<Windows> WindowsOf(const IndexFactor& factor) {
+  std::vector<int64_t> extents;
+  for (int64_t n : factor.extents) {
+    if (n > 1) extents.push_back(n);
+  }
+  if (extents.size() != 2) return std::nullopt;
+  const std::vector<int64_t>& v = factor.values;
+  const Windows w{v[0], {v[extents[1]] - v[0], v[1] - v[0]}, {extents[0], extents[1]}};
+  if (w.step[0] <= 0 || w.step[1] <= 0) return std::nullopt;
+  for (int64_t i = 0; i < w.count[0]; ++i) {
+    for (int64_t j = 0; j < w.count[1]; ++j) {
+      const int64_t at = w.first + i * w.step[0] + j * w.step[1];
+      if (v[i * w.count[1] + j] != at) return std::nullopt;
+    }
+  }
+  return w;
 }
 
 // The factor at one place along `axis`, without that axis.
@@ -110,6 +135,7 @@ std::vector<IndexFactor> PartsAlong(const IndexFactor& factor, size_t axis) {
 // How many slices the factor is, or more than kMostSlices.
 int64_t SlicesOf(const IndexFactor& factor) {
   if (!HasSeveralAxes(factor)) return static_cast<int64_t>(RunsOf(factor.values).size());
+  if (WindowsOf(factor)) return 1;
   const size_t axis = AxisToCut(factor);
   // Each place is a slice at least.
   if (factor.extents[axis] > kMostSlices && !Repeats(factor, axis)) return kMostSlices + 1;
@@ -126,6 +152,12 @@ class Taker {
 
   // x with its axis replaced by those of the factor.
   ValueId Take(ValueId x, int64_t axis, const IndexFactor& factor) {
+    if (const std::optional<Windows> w = WindowsOf(factor)) {
+      AxisViews windows(b_, x);
+      windows.TakeWindows(axis, w->first, w->step, w->count);
+      windows.Merge(axis, 2, factor.extents);
+      return windows.value();
+    }
     if (HasSeveralAxes(factor)) return TakeEach(x, axis, factor);
     std::vector<ValueId> parts;
     for (const Run& run : RunsOf(factor.values)) {
@@ -174,13 +206,14 @@ class Slicer {
   const std::vector<IndexFactor>& FactorsOf(NodeId id) {
     static const std::vector<IndexFactor>& none = *new std::vector<IndexFactor>;
     if (g_.op(id) != Op::index_select) return none;
-    if (LiesInMemory(g_, g_.operands(id)[0])) return none;
     const ValueId index = g_.operands(id)[1];
     const TensorType& table = g_.type(g_.operands(id)[0]);
     const int64_t rows = table.shape[g_.node(id).attrs.Int("axis")];
     const auto [known, is_new] = known_.try_emplace({g_.value_index(index), rows});
     if (is_new) known->second = Find(index, rows);
-    return known->second;
+    const bool chooses = std::any_of(known->second.begin(), known->second.end(),
+                                     [](const IndexFactor& f) { return SlicesOf(f) > 1; });
+    return chooses && LiesInMemory(g_, g_.operands(id)[0]) ? none : known->second;
   }
 
  private:

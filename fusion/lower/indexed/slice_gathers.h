@@ -7,10 +7,11 @@
 
 namespace retrograd {
 
-// An index_select at a known index of a few runs (a roll, windows, mirrored edges) as slices that
-// are joined: what they are taken of then need not lie in memory first. A table that lies there (an
-// input, a result of a call) is gathered from. Where several axes of the index decide different
-// axes of the table, each is taken for itself.
+// An index_select at a known index of a few runs (a roll, mirrored edges) as slices that are
+// joined, and at windows, which may overlap, as views: what they are taken of then need not lie in
+// memory first. A table that lies there (an input, a result of a call) is gathered from where
+// several slices would be joined. Where several axes of the index decide different axes of the
+// table, each is taken for itself.
 absl::StatusOr<BackwardGraph> SliceKnownGathers(const BackwardGraph& graph);
 
 }  // namespace retrograd

@@ -79,16 +79,21 @@ TEST_CASE("what fp32 division decides may be another compiler's, and stays a gat
   CHECK(Gathers(Sliced(graph)) == 1);
 }
 
-TEST_CASE("windows are a slice for each place in them, along either axis of the index") {
-  for (const bool places_first : {false, true}) {
-    for (const int64_t step : {1, 2}) {
+TEST_CASE("windows are a view, whatever their steps and however they overlap") {
+  for (const auto& [windows, places, step, apart] :
+       {std::tuple(4, 3, 1, 1), std::tuple(4, 3, 2, 1), std::tuple(3, 4, 1, 2),
+        std::tuple(3, 3, 3, 1), std::tuple(2, 2, 5, 3), std::tuple(2, 3, 1, 3),
+        std::tuple(7, 2, 1, 1), std::tuple(3, 3, 1, 1)}) {
+    for (const int64_t first : {0, 1}) {
       const BackwardGraph graph =
-          Gather(Iota("begin", places_first ? "1,4" : "4,1", places_first ? 1 : 0, 0, step) +
-                     Iota("place", places_first ? "3,1" : "1,3", places_first ? 0 : 1, 0, 1) +
+          Gather(Iota("begin", absl::StrCat(windows, ",1"), 0, first, step) +
+                     Iota("place", absl::StrCat("1,", places), 1, 0, apart) +
                      "%index = add %begin %place\n",
-                 9);
-      INFO(places_first << " " << step);
-      CHECK(Gathers(Sliced(graph)) == 0);
+                 10);
+      INFO(windows << " windows of " << places << ", " << step << " and " << apart << " apart");
+      const BackwardGraph sliced = Sliced(graph);
+      CHECK(Gathers(sliced) == 0);
+      CHECK_FALSE(HasOp(sliced, Op::cat));
       CheckSame(graph);
     }
   }
@@ -150,13 +155,18 @@ TEST_CASE("rows that are repeated whole are one slice, which is expanded") {
   CheckSame(graph);
 }
 
-TEST_CASE("a table in memory is gathered from") {
-  const std::string index = Iota("index", "4", 0, 2, 1);
-  CHECK(Gathers(Sliced(Parse("%x = input name=\"x\" f64[9,3]\n" + index +
-                             "%y = index_select %x %index axis=0\noutput %y\n"))) == 1);
-  CHECK(Gathers(Sliced(Parse("%x = input name=\"x\" f64[3,3,3]\n" + index +
-                             "%table = reshape %x shape=[9,3]\n"
-                             "%y = index_select %table %index axis=0\noutput %y\n"))) == 1);
+TEST_CASE("a table in memory is gathered from where slices would be joined") {
+  const std::string roll =
+      Iota("a", "4", 0, 5, 1) + Iota("b", "5", 0, 0, 1) + "%index = cat %a %b axis=0\n";
+  const std::string run = Iota("index", "4", 0, 2, 1);
+  for (const bool chooses : {false, true}) {
+    const std::string& index = chooses ? roll : run;
+    CHECK(Gathers(Sliced(Parse("%x = input name=\"x\" f64[9,3]\n" + index +
+                               "%y = index_select %x %index axis=0\noutput %y\n"))) == chooses);
+    CHECK(Gathers(Sliced(Parse("%x = input name=\"x\" f64[3,3,3]\n" + index +
+                               "%table = reshape %x shape=[9,3]\n"
+                               "%y = index_select %table %index axis=0\noutput %y\n"))) == chooses);
+  }
 }
 
 TEST_CASE("an index that is too large to evaluate leaves the others sliced") {

@@ -253,6 +253,17 @@ TEST_CASE("a slice of a flattened tensor addresses it plainly, wherever it start
   }
 }
 
+TEST_CASE("windows cut out of copies that lie one behind the other are addressed plainly") {
+  // Rows of 58 over copies of 56: row a begins a * 2 later in its copy.
+  const std::vector<int64_t> extents = {4, 50};
+  const IndexExpr flat = IndexExpr::Axis(0) * 58 + IndexExpr::Axis(1);
+  CHECK(FloorDiv(flat, 56, extents) == IndexExpr::Axis(0));
+  CHECK(Mod(flat, 56, extents) == IndexExpr::Axis(0) * 2 + IndexExpr::Axis(1));
+  // One place more, and a copy ends before its row.
+  const std::vector<int64_t> longer = {4, 51};
+  CHECK_FALSE(Mod(flat, 56, longer) == IndexExpr::Axis(0) * 2 + IndexExpr::Axis(1));
+}
+
 TEST_CASE("division and remainder agree with integers at every point") {
   for (uint32_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);
