@@ -12,15 +12,25 @@ WHOLE = (
     "native_layer_norm_backward", "native_layer_norm",
 )  # fmt: skip
 
+# Backward ops whose decomposition gathers at indices where the op table has views.
+OF_VIEWS = tuple(f"reflection_pad{dims}d_backward" for dims in (1, 2, 3))
+
+
+def _name(op):
+    return op.name().split("::")[-1].split(".")[0]
+
+
+def of_compiler():
+    """{op: decomposition}: Inductor's own table without the ops that are views."""
+    return {op: by for op, by in select_decomp_table().items() if _name(op) not in OF_VIEWS}
+
 
 def table(composites):
-    """{op: decomposition}. "decomposed": Inductor's own table; "whole": the same without the
-    backward ops that the op table has as composites."""
+    """{op: decomposition}. "decomposed": of_compiler(); "whole": the same without the backward ops
+    that the op table has as composites."""
     if composites not in ("decomposed", "whole"):
         raise ExportError(f'composites must be "decomposed" or "whole", not {composites!r}')
-    decompositions = dict(select_decomp_table())
+    decompositions = of_compiler()
     if composites == "whole":
-        for op in list(decompositions):
-            if op.name().split("::")[-1].split(".")[0] in WHOLE:
-                del decompositions[op]
+        return {op: by for op, by in decompositions.items() if _name(op) not in WHOLE}
     return decompositions

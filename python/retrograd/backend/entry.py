@@ -7,7 +7,7 @@ import time
 import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-from retrograd import distinct_indices, known_values, native, translate
+from retrograd import decompositions, distinct_indices, known_values, native, translate
 from retrograd.backend import divided, dynamic, image_order, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
@@ -61,6 +61,7 @@ def backend(module, example_inputs, *, mode=None, options=None):
         compiled = compile_fx(
             module, example_inputs, inner_compile=inner_compile,
             config_patches=settings.inductor_patches(),
+            decompositions=decompositions.of_compiler(),
         )  # fmt: skip
     if not settings.direct_gradients:
         return compiled

@@ -286,3 +286,26 @@ def replication_pad_backward(call, dy, x, amounts):
         axis = x.rank - 1 - i
         dy = _edge_gradient(b, dy, axis, x.shape[axis], *amounts[2 * i : 2 * i + 2])
     return b.cast(dy, dtype)
+
+
+# --- mirrored edges ------------------------------------------------------------------------------
+def _mirror_gradient(b, dy, axis, extent, low, high):
+    """The pixels' own gradients, and behind each edge those of its mirror images. The edge itself
+    is not mirrored: padded by 2, [a, b, c] becomes [c, b, a, b, c, b, a]."""
+    dx = cut(b, dy, axis, low, extent, 0)
+    for start, stop, place in ((0, low, 1), (low + extent, low + extent + high, extent - 1 - high)):
+        if stop > start:
+            images = b.flip(b.slice(dy, axis, start, stop), [axis])
+            dx = b.pointwise("add", dx, cut(b, images, axis, -place, extent, 0))
+    return dx
+
+
+@row(*(f"aten.reflection_pad{dims}d_backward.default" for dims in (1, 2, 3)))
+def reflection_pad_backward(call, dy, x, amounts):
+    """Axis by axis, in the dtype of sums; negative amounts cut off, as `cut` does."""
+    b, dtype = call.b, dy.dtype
+    dy = b.cast(dy, dtypes.compute_dtype(dtype))
+    for i in range(len(amounts) // 2):
+        axis = x.rank - 1 - i
+        dy = _mirror_gradient(b, dy, axis, x.shape[axis], *amounts[2 * i : 2 * i + 2])
+    return b.cast(dy, dtype)

@@ -93,12 +93,13 @@ def edges():
     samples = {}
     for dims, amounts in ((1, [2, 3]), (2, [1, 2, 0, 3]), (3, [1, 0, 2, 1, 0, 2])):
         cuts = [-n if i % 2 else n for i, n in enumerate(amounts)]
-        cases = []
-        for pad in (amounts, cuts):
-            x = f(2, 2, *range(5, 5 + dims), dtype=F64)
-            y = F.pad(x, pad, mode="replicate")
-            cases.append(((torch.randn_like(y), x, pad), {}))
-        samples[f"aten.replication_pad{dims}d_backward.default"] = cases
+        for mode, op in (("replicate", "replication"), ("reflect", "reflection")):
+            cases = []
+            for pad in (amounts, cuts):
+                x = f(2, 2, *range(5, 5 + dims), dtype=F64)
+                y = F.pad(x, pad, mode=mode)
+                cases.append(((torch.randn_like(y), x, pad), {}))
+            samples[f"aten.{op}_pad{dims}d_backward.default"] = cases
     return samples
 
 
