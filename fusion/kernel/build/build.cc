@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -213,13 +214,22 @@ class Builder {
     return 0;
   }
 
+  // One element for all points is loaded once, whatever the guards say, and chosen where they hold.
   int Load(ValueId v, const AccessMap& map) {
-    return Add({.kind = InstrKind::kLoad,
-                .dtype = g_.type(v).dtype,
-                .buffer = BufferOf(v),
-                .offset = Linearize(map.coords, StridesOf(v)),
-                .guards = map.guards,
-                .value = v});
+    Instr load{.kind = InstrKind::kLoad,
+               .dtype = g_.type(v).dtype,
+               .buffer = BufferOf(v),
+               .offset = Linearize(map.coords, StridesOf(v)),
+               .value = v};
+    std::vector<Guard> guards = WithoutImplied(map.guards, extents_);
+    const int64_t at = load.offset.offset();
+    const bool one = load.offset.is_constant() && at >= 0 && at < ir_.buffers[load.buffer].elements;
+    if (!one || guards.empty()) {
+      load.guards = std::move(guards);
+      return Add(std::move(load));
+    }
+    const int element = AddOnce(std::move(load));
+    return Select(std::move(guards), element, Constant(0, g_.type(v).dtype, v), v);
   }
 
   int EvaluateConstant(ValueId v, const AccessMap& map) {
@@ -246,8 +256,9 @@ class Builder {
     const int instr = Evaluate(g_.operands(v.node)[0], inner);
     if (refusal_) return 0;
     const double fill = g_.node(v.node).attrs.Float("value");
-    if (fill == 0 && IsPlainLoad(instr)) return instr;
-    return Select(OwnGuards(*inner, *map), instr, Constant(fill, g_.type(v).dtype, v), v);
+    std::vector<Guard> own = OwnGuards(*inner, *map);
+    if (own.empty() || (fill == 0 && IsZeroOutside(instr, own))) return instr;
+    return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
   }
 
   // Those that a map has beside the ones of the map that it was made of.
@@ -256,8 +267,50 @@ class Builder {
             inner.guards.end()};
   }
 
-  // A guarded load already yields 0 outside its guards.
-  bool IsPlainLoad(int instr) const { return ir_.instrs[instr].kind == InstrKind::kLoad; }
+  // Search bound: operands of operands are shared, and would be looked at again for each of them.
+  static constexpr int kMostZeroDepth = 6;
+
+  // Whether the value is 0 wherever one of the guards does not hold, as a guarded load is, and what
+  // makes 0 of such loads.
+  bool IsZeroOutside(int instr, absl::Span<const Guard> guards, int depth = 0) const {
+    if (depth > kMostZeroDepth) return false;
+    const Instr& value = ir_.instrs[instr];
+    if (value.kind == InstrKind::kLoad) return value.fill == 0 && Imply(value.guards, guards);
+    if (value.kind == InstrKind::kSelect) {
+      const Instr& outside = ir_.instrs[value.operands[1]];
+      const bool zero = outside.kind == InstrKind::kConstant && outside.constant == 0;
+      return zero &&
+             (Imply(value.guards, guards) || IsZeroOutside(value.operands[0], guards, depth + 1));
+    }
+    if (value.kind != InstrKind::kPointwise) return false;
+    const auto zero = [&](int operand) { return IsZeroOutside(operand, guards, depth + 1); };
+    switch (value.op) {
+      case Op::cast: return zero(value.operands[0]);
+      case Op::div: return zero(value.operands[0]) && IsPositive(value.operands[1]);
+      case Op::mul:
+        return (zero(value.operands[0]) &&
+                (IsPositive(value.operands[1]) || zero(value.operands[1]))) ||
+               (zero(value.operands[1]) && IsPositive(value.operands[0]));
+      case Op::add:
+      case Op::sub: return zero(value.operands[0]) && zero(value.operands[1]);
+      default: return false;
+    }
+  }
+
+  // A finite constant above 0, with which a product or quotient of 0 is 0, too.
+  bool IsPositive(int instr) const {
+    const Instr& value = ir_.instrs[instr];
+    return value.kind == InstrKind::kConstant && value.constant > 0 &&
+           std::isfinite(value.constant);
+  }
+
+  // Whether each of the guards holds wherever all of `known` do.
+  bool Imply(absl::Span<const Guard> known, absl::Span<const Guard> guards) const {
+    return std::all_of(guards.begin(), guards.end(), [&](const Guard& guard) {
+      return std::any_of(known.begin(), known.end(),
+                         [&](const Guard& k) { return Implies(k, guard, extents_); });
+    });
+  }
 
   int Select(std::vector<Guard> guards, int inside, int outside, ValueId v) {
     return Add({.kind = InstrKind::kSelect,
@@ -414,7 +467,7 @@ class Builder {
       std::vector<Guard> own = OwnGuards(*part, *map);
       int term = Evaluate(operands[i], part);
       if (refusal_) return 0;
-      if (!own.empty() && !IsPlainLoad(term)) {
+      if (!own.empty() && !IsZeroOutside(term, own)) {
         term = Select(std::move(own), term, Constant(0, dtype, v), v);
       }
       sum = sum < 0 ? term

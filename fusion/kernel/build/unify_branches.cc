@@ -58,6 +58,7 @@ class Merger {
       return Offset(a, b).has_value() ? 0 : kNever;
     }
     if (Alike(a, b)) return std::min(Straight(a, b, depth), Crossed(a, b, depth));
+    if (AreChosenAlike(a, b)) return Straight(a, b, depth);
     return std::min({kNever, Around(i, j, true, depth), Around(i, j, false, depth)});
   }
 
@@ -66,6 +67,7 @@ class Merger {
     const Instr a = ir_.instrs[i], b = ir_.instrs[j];  // copies: the list grows
     if (a.kind == InstrKind::kConstant && b.kind == InstrKind::kConstant) return i;
     if (a.kind == InstrKind::kLoad && b.kind == InstrKind::kLoad) return Load(a, b);
+    if (AreChosenAlike(a, b)) return Chosen(a, b);
     if (!Alike(a, b)) {
       const bool first = Around(i, j, true, 0) <= Around(i, j, false, 0);
       const Instr& outer = first ? a : b;
@@ -92,6 +94,21 @@ class Merger {
   static bool Alike(const Instr& a, const Instr& b) {
     return a.kind == InstrKind::kPointwise && b.kind == InstrKind::kPointwise && a.op == b.op &&
            a.dtype == b.dtype && a.round == b.round && a.operands.size() == b.operands.size();
+  }
+
+  // Of two values each, by guards that say the same beside the side.
+  bool AreChosenAlike(const Instr& a, const Instr& b) const {
+    return a.kind == InstrKind::kSelect && b.kind == InstrKind::kSelect && a.dtype == b.dtype &&
+           Others(a, true) == Others(b, false);
+  }
+
+  int Chosen(const Instr& a, const Instr& b) {
+    Instr merged = a;
+    merged.guards = Others(a, true);
+    merged.operands[0] = Build(a.operands[0], b.operands[0]);
+    if (merged.guards.empty()) return merged.operands[0];
+    merged.operands[1] = Build(a.operands[1], b.operands[1]);
+    return Add(std::move(merged));
   }
 
   int Straight(const Instr& a, const Instr& b, int depth) const {
@@ -140,9 +157,9 @@ class Merger {
     return a.offset + at * -stride + Mod(at, period, extents_) * stride;
   }
 
-  std::vector<Guard> Others(const Instr& load, bool low) const {
+  std::vector<Guard> Others(const Instr& instr, bool low) const {
     std::vector<Guard> others;
-    for (const Guard& g : load.guards) {
+    for (const Guard& g : instr.guards) {
       if (!SaysSide(g, cut_, low, extents_)) others.push_back(g);
     }
     return others;

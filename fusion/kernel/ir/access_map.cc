@@ -77,17 +77,51 @@ std::vector<IndexExpr> ReshapeCoords(absl::Span<const IndexExpr> from,
   return to;
 }
 
+// The same guard on what a division rounds down: e / 2 < 5 where e < 10.
+Guard WithoutDivision(Guard guard) {
+  while (guard.expr.terms().size() == 1) {
+    const IndexTerm& t = guard.expr.terms()[0];
+    if (t.kind != IndexTerm::kFloorDiv || t.coef != 1) break;
+    const int64_t offset = guard.expr.offset();
+    guard = {*t.inner, (guard.begin - offset) * t.divisor, (guard.end - offset) * t.divisor};
+  }
+  return guard;
+}
+
 void AddGuard(AccessMap& map, IndexExpr expr, int64_t begin, int64_t end,
               absl::Span<const int64_t> extents) {
-  const IndexRange r = Range(expr, extents);
-  if (begin <= r.min && r.max < end) return;  // always holds
-  Guard guard{std::move(expr), begin, end};
+  Guard guard = WithoutDivision({std::move(expr), begin, end});
+  const IndexRange r = Range(guard.expr, extents);
+  if (guard.begin <= r.min && r.max < guard.end) return;  // always holds
   // What is cut out of a part that is put back where it was holds there already.
-  if (std::find(map.guards.begin(), map.guards.end(), guard) != map.guards.end()) return;
+  for (const Guard& known : map.guards) {
+    if (Implies(known, guard, extents)) return;
+  }
   map.guards.push_back(std::move(guard));
 }
 
 }  // namespace
+
+bool Implies(const Guard& guard, const Guard& other, absl::Span<const int64_t> extents) {
+  const IndexExpr apart = other.expr + guard.expr * -1;
+  if (!apart.is_constant()) return false;
+  const IndexRange r = Range(other.expr, extents);
+  const int64_t begin = std::max(guard.begin + apart.offset(), r.min);
+  const int64_t end = std::min(guard.end + apart.offset(), r.max + 1);
+  return other.begin <= begin && end <= other.end;
+}
+
+std::vector<Guard> WithoutImplied(std::vector<Guard> guards, absl::Span<const int64_t> extents) {
+  for (size_t i = guards.size(); i-- > 0;) {
+    const auto implies = [&](const Guard& other) {
+      return &other != &guards[i] && Implies(other, guards[i], extents);
+    };
+    if (std::any_of(guards.begin(), guards.end(), implies)) {
+      guards.erase(guards.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return guards;
+}
 
 IndexExpr Linearize(absl::Span<const IndexExpr> coords, absl::Span<const int64_t> strides) {
   IndexExpr sum;

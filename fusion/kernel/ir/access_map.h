@@ -26,6 +26,13 @@ struct AccessMap {
   friend bool operator==(const AccessMap&, const AccessMap&) = default;
 };
 
+// Whether `other` holds wherever `guard` does, as their numbers tell if they are about expressions
+// that differ by a constant.
+bool Implies(const Guard& guard, const Guard& other, absl::Span<const int64_t> extents);
+
+// The guards that no other one of them implies.
+std::vector<Guard> WithoutImplied(std::vector<Guard> guards, absl::Span<const int64_t> extents);
+
 // Given how a view's result is accessed, how its operand is. Every op of pattern kView.
 AccessMap ThroughView(const BackwardGraph& graph, NodeId view, const AccessMap& result,
                       absl::Span<const int64_t> extents);
