@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 order="
   graph/base graph/ir graph/ir/library graph/text graph/symbols graph/proto graph/passes graph/reference
   models
-  fusion/kernel/ir fusion/device fusion/kernel/templates
+  fusion/kernel/ir fusion/kernel/ir/accesses fusion/device fusion/kernel/templates
   fusion/kernel/templates/held_columns fusion/kernel/templates/held_tiles fusion/kernel/gemm fusion/kernel/build
   fusion/plan
   fusion/verify fusion/analysis fusion/cost fusion/ops fusion/ops/matmul fusion/ops/attention

@@ -174,7 +174,7 @@ PARTS = {
     # Schedules of kernels.
     "alignment and divisibility": _feature(
         "vectorization", "every load and store moves one element",
-        "fusion/kernel/ir/vectors/vector_access.cc", "fusion/kernel/ir/vector_access.h",
+        "fusion/kernel/ir/accesses/vector_access.cc", "fusion/kernel/ir/accesses/vector_access.h",
         _TEMPLATES + "candidate_list.cc:WidestVector"),
     "split reductions": _feature(
         "split_reductions", "one block sums a whole row or column",
@@ -207,7 +207,7 @@ PARTS = {
         _TEMPLATES + "column_reduction.cc:WithRowsAtOnce"),
     "tiles that transpose": _feature(
         "transpose_tiles", "loads or stores across the fastest axis do not coalesce",
-        _TEMPLATES + "transpose.cc", "fusion/kernel/ir/transposed.cc", "fusion/kernel/ir/transposed.h",
+        _TEMPLATES + "transpose.cc", "fusion/kernel/ir/accesses/transposed.cc", "fusion/kernel/ir/accesses/transposed.h",
         "codegen/templates/emit_transpose.cc"),
     "columns on chip": _feature(
         "held_columns", "what folds columns and what reads the results are kernels of their own",

@@ -251,6 +251,32 @@ def pixel_shuffle(batch, channels, edge):
     return _weighted(nn.PixelShuffle(2), (batch, channels, edge, edge), result=result)
 
 
+def average_pool(batch, channels, edge):
+    """Of 3 x 3 by 2: windows overlap, and reach over the edges."""
+    result = (batch, channels, edge // 2, edge // 2)
+    return _weighted(nn.AvgPool2d(3, 2, 1), (batch, channels, edge, edge), result=result)
+
+
+def batch_norm_of_volumes(batch, channels, depth, edge):
+    return _weighted(nn.BatchNorm3d(channels, dtype=BF16), (batch, channels, depth, edge, edge))
+
+
+def even_and_odd_columns(rows, columns):
+    """Pairs become halves, each scaled by itself."""
+    return _weighted(
+        lambda x: torch.cat([x[..., 0::2] * 2, x[..., 1::2] * 3], -1), (rows, columns)
+    )
+
+
+def repeated_heads(batch, heads, repeats, length, width):
+    """Keys that several queries' heads share, stored for each of them."""
+    return _weighted(
+        lambda x: x.repeat_interleave(repeats, 1),
+        (batch, heads, length, width),
+        result=(batch, heads * repeats, length, width),
+    )
+
+
 def sort(rows, columns):
     return _weighted(lambda x: x.sort(-1).values, (rows, columns))
 
@@ -626,6 +652,15 @@ MODELS = {
                       dict(batch=2, length=9, width=16, chosen=11)),
     "pairwise_differences": (pairwise_differences, dict(batch=64, points=256, width=16),
                              dict(batch=2, points=7, width=4)),
+    "average_pool": (average_pool, dict(batch=64, channels=64, edge=112),
+                     dict(batch=2, channels=3, edge=8)),
+    "batch_norm_of_volumes": (batch_norm_of_volumes,
+                              dict(batch=4, channels=32, depth=16, edge=64),
+                              dict(batch=2, channels=3, depth=2, edge=4)),
+    "even_and_odd_columns": (even_and_odd_columns, dict(rows=16384, columns=2048),
+                             dict(rows=5, columns=12)),
+    "repeated_heads": (repeated_heads, dict(batch=4, heads=8, repeats=4, length=2048, width=128),
+                       dict(batch=2, heads=2, repeats=3, length=5, width=4)),
     "embedding_32768x4096": (embedding, dict(rows=32768, columns=4096, indices=16384),
                              dict(rows=50, columns=16, indices=40)),
     "embedding_131072x1024": (embedding, dict(rows=131072, columns=1024, indices=8192),

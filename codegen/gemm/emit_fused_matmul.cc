@@ -11,7 +11,7 @@
 #include "codegen/print/point_printer.h"
 #include "codegen/print/sized_number.h"
 #include "fusion/kernel/gemm/gemm_tile.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/ops/grouped_matmul/epilogue_product.h"
 #include "fusion/ops/grouped_matmul/grouped_multiplier.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"

@@ -8,12 +8,12 @@
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/sized_number.h"
+#include "fusion/kernel/ir/accesses/interleaved_loads.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/shared_divisors.h"
 #include "fusion/kernel/ir/small_exponentials.h"
 #include "fusion/kernel/ir/streamed.h"
 #include "fusion/kernel/ir/value_range.h"
-#include "fusion/kernel/ir/vectors/interleaved_loads.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

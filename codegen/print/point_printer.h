@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/print/launch_text.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 
 namespace retrograd {
 

@@ -1,5 +1,5 @@
 // The text of rows whose vectors leave elements at both ends
-// (fusion/kernel/ir/vectors/vector_grid.h). A row's vectors begin at `head` and end before `tail`;
+// (fusion/kernel/ir/accesses/vector_grid.h). A row's vectors begin at `head` and end before `tail`;
 // end e of the row is element `e` in front of them, or one behind them.
 #ifndef RETROGRAD_CODEGEN_PRINT_ROW_ENDS_H_
 #define RETROGRAD_CODEGEN_PRINT_ROW_ENDS_H_

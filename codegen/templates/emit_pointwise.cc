@@ -7,7 +7,7 @@
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/point_staging.h"
 #include "codegen/templates/templates.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 

@@ -10,9 +10,9 @@
 #include "codegen/print/point_printer.h"
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
+#include "fusion/kernel/ir/accesses/transposed.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

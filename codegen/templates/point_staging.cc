@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/sized_number.h"
-#include "fusion/kernel/ir/point_rows.h"
+#include "fusion/kernel/ir/accesses/point_rows.h"
 
 namespace retrograd {
 namespace {

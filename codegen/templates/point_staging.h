@@ -1,4 +1,5 @@
-// Copies of the rows of a block's points into shared memory (fusion/kernel/ir/point_rows.h).
+// Copies of the rows of a block's points into shared memory
+// (fusion/kernel/ir/accesses/point_rows.h).
 #ifndef RETROGRAD_CODEGEN_TEMPLATES_POINT_STAGING_H_
 #define RETROGRAD_CODEGEN_TEMPLATES_POINT_STAGING_H_
 

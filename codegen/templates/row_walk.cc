@@ -6,8 +6,8 @@
 #include "codegen/print/row_ends.h"
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/column_totals.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 

@@ -5,7 +5,7 @@
 #include "codegen/print/index_text.h"
 #include "codegen/print/launch_text.h"
 #include "codegen/print/sized_number.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 
 namespace retrograd {
 

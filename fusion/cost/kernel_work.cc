@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "fusion/cost/kernel_cost.h"
+#include "fusion/kernel/ir/accesses/interleaved_loads.h"
+#include "fusion/kernel/ir/accesses/transposed.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vectors/interleaved_loads.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/held_tiles/tile_walk.h"
 #include "fusion/kernel/templates/kernel_template.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fusion/device/device_spec.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {

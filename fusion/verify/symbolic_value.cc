@@ -53,10 +53,23 @@ bool Inside(const Coords& coords, const Shape& shape) {
   return true;
 }
 
+// Whether this is surely 0, and not -0: kernels choose no pad's 0 in place of it.
+bool MakesZero(Op op, absl::Span<const Meaning> of) {
+  switch (op) {
+    case Op::cast: return of[0].zero;
+    case Op::sub: return of[0].zero && of[1].zero;
+    case Op::div: return of[0].zero && of[1].positive;
+    case Op::mul:
+      return (of[0].zero && (of[1].zero || of[1].positive)) || (of[1].zero && of[0].positive);
+    default: return false;
+  }
+}
+
 }  // namespace
 
 Meaning ConstantMeaning(double value, DType dtype) {
-  return {Mix(kConstant, std::bit_cast<uint64_t>(value + 0.0), dtype), true, value == 0};
+  return {Mix(kConstant, std::bit_cast<uint64_t>(value + 0.0), dtype), true, value == 0,
+          value > 0 && value <= 1e30};
 }
 
 Meaning StoredMeaning(size_t value_index, int64_t address) {
@@ -69,6 +82,7 @@ Meaning RoundedMeaning(const Meaning& x, DType dtype) {
 
 Meaning PointwiseMeaning(Op op, DType dtype, absl::Span<const Meaning> operands) {
   if (op == Op::copy) return operands[0];
+  if (MakesZero(op, operands)) return ConstantMeaning(0, dtype);
   // Adding nothing is the same as not adding: accumulates leave out what a region does not cover.
   if (op == Op::add && operands[0].zero) return operands[1];
   if (op == Op::add && operands[1].zero) return operands[0];

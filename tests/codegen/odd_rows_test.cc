@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/planner/planner.h"
 #include "graph/text/text.h"
 #include "runtime/host/host_module.h"

@@ -1,6 +1,6 @@
 // Rows of points in shared memory: every schedule that stages them, run on the host with each
 // access checked, against the interpreter.
-#include "fusion/kernel/ir/point_rows.h"
+#include "fusion/kernel/ir/accesses/point_rows.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "fusion/kernel/ir/transposed.h"
+#include "fusion/kernel/ir/accesses/transposed.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/run_kernel.h"

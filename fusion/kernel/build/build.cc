@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -269,6 +268,7 @@ class Builder {
 
   // Search bound: operands of operands are shared, and would be looked at again for each of them.
   static constexpr int kMostZeroDepth = 6;
+  static constexpr double kMostFinite = 1e30;
 
   // Whether the value is 0 wherever one of the guards does not hold, as a guarded load is, and what
   // makes 0 of such loads.
@@ -297,11 +297,11 @@ class Builder {
     }
   }
 
-  // A finite constant above 0, with which a product or quotient of 0 is 0, too.
+  // A constant above 0 that is finite in every type, with which products and quotients of 0 are 0.
   bool IsPositive(int instr) const {
     const Instr& value = ir_.instrs[instr];
     return value.kind == InstrKind::kConstant && value.constant > 0 &&
-           std::isfinite(value.constant);
+           value.constant <= kMostFinite;
   }
 
   // Whether each of the guards holds wherever all of `known` do.

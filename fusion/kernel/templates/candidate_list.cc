@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fusion/kernel/ir/vectors/vector_grid.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 

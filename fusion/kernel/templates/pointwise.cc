@@ -2,8 +2,8 @@
 // its block has copied into shared memory.
 #include <algorithm>
 
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "fusion/kernel/ir/accesses/transposed.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"

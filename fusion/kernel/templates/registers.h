@@ -4,8 +4,8 @@
 
 #include "fusion/device/device_spec.h"
 #include "fusion/device/register_model.h"
+#include "fusion/kernel/ir/accesses/point_rows.h"
 #include "fusion/kernel/ir/kernel_ir.h"
-#include "fusion/kernel/ir/point_rows.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/schedule.h"
 

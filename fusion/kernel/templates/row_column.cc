@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"

@@ -1,8 +1,8 @@
 // Reductions fold the fastest axis: teams of threads share a row.
 #include <algorithm>
 
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vectors/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 

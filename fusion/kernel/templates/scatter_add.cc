@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/scatter_workspace.h"
 

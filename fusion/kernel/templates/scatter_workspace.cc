@@ -4,8 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
 #include "fusion/kernel/templates/row_walks.h"
 

@@ -1,12 +1,12 @@
 // No reduction, and loads or stores that run along another axis than another access: a tile of each
 // goes through shared memory so that both sides coalesce. Schedule::vector_width: 1 with square
 // tiles, else elements along the loads' axis in wide ones.
-#include "fusion/kernel/ir/transposed.h"
+#include "fusion/kernel/ir/accesses/transposed.h"
 
 #include <algorithm>
 
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {

@@ -1,6 +1,6 @@
 #include "fusion/kernel/ir/kernel_ir.h"
 
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/kernel_ir_examples.h"

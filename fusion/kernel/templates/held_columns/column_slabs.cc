@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion/kernel/ir/accesses/transposed.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/transposed.h"
 
 namespace retrograd {
 namespace {

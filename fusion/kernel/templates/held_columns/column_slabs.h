@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {

@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "fusion/kernel/ir/transposed.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/transposed.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/templates/folds.h"
 #include "fusion/kernel/templates/schedule.h"
 

@@ -1,8 +1,8 @@
-#include "fusion/kernel/ir/transposed.h"
+#include "fusion/kernel/ir/accesses/transposed.h"
 
 #include <algorithm>
 
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 
 namespace retrograd {
 namespace {

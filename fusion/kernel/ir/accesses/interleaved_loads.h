@@ -1,13 +1,13 @@
 // Loads of one buffer whose elements take turns: the even and the odd elements of a row, or slices
 // of a tensor that was stacked along its last axis. Lane by lane each of them brings in one element
 // of every `stride`; together they read whole vectors.
-#ifndef RETROGRAD_FUSION_KERNEL_IR_VECTORS_INTERLEAVED_LOADS_H_
-#define RETROGRAD_FUSION_KERNEL_IR_VECTORS_INTERLEAVED_LOADS_H_
+#ifndef RETROGRAD_FUSION_KERNEL_IR_ACCESSES_INTERLEAVED_LOADS_H_
+#define RETROGRAD_FUSION_KERNEL_IR_ACCESSES_INTERLEAVED_LOADS_H_
 
 #include <vector>
 
 #include "absl/types/span.h"
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 
 namespace retrograd {
 
@@ -32,4 +32,4 @@ std::vector<InterleavedLoads> FindInterleavedLoads(const KernelIr& ir, absl::Spa
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_KERNEL_IR_VECTORS_INTERLEAVED_LOADS_H_
+#endif  // RETROGRAD_FUSION_KERNEL_IR_ACCESSES_INTERLEAVED_LOADS_H_

@@ -1,4 +1,4 @@
-#include "fusion/kernel/ir/point_rows.h"
+#include "fusion/kernel/ir/accesses/point_rows.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 
 namespace retrograd {
 namespace {

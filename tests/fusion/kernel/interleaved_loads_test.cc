@@ -1,6 +1,6 @@
 // Elements that take turns in memory are loaded by vectors, a run of them at a time. Every schedule
 // with vectors, run on the host with each access checked, against the interpreter.
-#include "fusion/kernel/ir/vectors/interleaved_loads.h"
+#include "fusion/kernel/ir/accesses/interleaved_loads.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 
 #include <algorithm>
 #include <numeric>

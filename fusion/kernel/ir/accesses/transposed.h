@@ -1,6 +1,6 @@
 // Accesses that run along another axis than a store does.
-#ifndef RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_
-#define RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_
+#ifndef RETROGRAD_FUSION_KERNEL_IR_ACCESSES_TRANSPOSED_H_
+#define RETROGRAD_FUSION_KERNEL_IR_ACCESSES_TRANSPOSED_H_
 
 #include <optional>
 #include <vector>
@@ -52,4 +52,4 @@ int WideStoreWidth(const KernelIr& ir, const Store& store);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_
+#endif  // RETROGRAD_FUSION_KERNEL_IR_ACCESSES_TRANSPOSED_H_

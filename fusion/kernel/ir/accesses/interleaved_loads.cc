@@ -1,4 +1,4 @@
-#include "fusion/kernel/ir/vectors/interleaved_loads.h"
+#include "fusion/kernel/ir/accesses/interleaved_loads.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,8 +1,8 @@
 // How an access behaves over a vector: `width` consecutive positions of one axis, which begin where
 // the position plus `phase` is a multiple of `width`. Candidates ask it what widths pay, the
 // emitters what to print.
-#ifndef RETROGRAD_FUSION_KERNEL_IR_VECTORS_VECTOR_ACCESS_H_
-#define RETROGRAD_FUSION_KERNEL_IR_VECTORS_VECTOR_ACCESS_H_
+#ifndef RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_ACCESS_H_
+#define RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_ACCESS_H_
 
 #include <optional>
 #include <vector>
@@ -52,4 +52,4 @@ LoadForm FormOfLoad(const KernelIr& ir, int instr, const Vectors& vectors);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_KERNEL_IR_VECTORS_VECTOR_ACCESS_H_
+#endif  // RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_ACCESS_H_

@@ -4,8 +4,8 @@
 //
 // A block can copy the rows of its points into shared memory first, neighbours side by side. How
 // they lie there is said here, for the prices and for the emitter.
-#ifndef RETROGRAD_FUSION_KERNEL_IR_POINT_ROWS_H_
-#define RETROGRAD_FUSION_KERNEL_IR_POINT_ROWS_H_
+#ifndef RETROGRAD_FUSION_KERNEL_IR_ACCESSES_POINT_ROWS_H_
+#define RETROGRAD_FUSION_KERNEL_IR_ACCESSES_POINT_ROWS_H_
 
 #include <cstdint>
 #include <vector>
@@ -39,4 +39,4 @@ int64_t ElementsOf(const PointRows& rows, int64_t points);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_KERNEL_IR_POINT_ROWS_H_
+#endif  // RETROGRAD_FUSION_KERNEL_IR_ACCESSES_POINT_ROWS_H_

@@ -2,10 +2,10 @@
 // it, from its first position on. Elsewhere rows begin at any place of memory: the vectors then lie
 // where an access chosen here is aligned, and what is left at both ends of a row goes element by
 // element.
-#ifndef RETROGRAD_FUSION_KERNEL_IR_VECTORS_VECTOR_GRID_H_
-#define RETROGRAD_FUSION_KERNEL_IR_VECTORS_VECTOR_GRID_H_
+#ifndef RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_GRID_H_
+#define RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_GRID_H_
 
-#include "fusion/kernel/ir/vectors/vector_access.h"
+#include "fusion/kernel/ir/accesses/vector_access.h"
 
 namespace retrograd {
 
@@ -24,4 +24,4 @@ int64_t PassPlaces(const KernelIr& ir, int width);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_KERNEL_IR_VECTORS_VECTOR_GRID_H_
+#endif  // RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_GRID_H_

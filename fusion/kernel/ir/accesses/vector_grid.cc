@@ -1,4 +1,4 @@
-#include "fusion/kernel/ir/vectors/vector_grid.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 
 #include <algorithm>
 
