@@ -363,7 +363,9 @@ int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
   }
   // Wide tiles have whole accesses on both sides.
   if (TemplateOf(s).transposes && s.vector_width > 1) return kMaxAccessBytes;
-  return a.element_bytes * (a.vectors || a.in_runs ? FormUnder(a, s).width : 1);
+  // Who keeps what it loads keeps the lanes of each load apart.
+  const bool in_runs = a.in_runs && TemplateOf(s).walk == Walk::kPoints;
+  return a.element_bytes * (a.vectors || in_runs ? FormUnder(a, s).width : 1);
 }
 
 int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {

@@ -1,5 +1,8 @@
 """The decomposition tables of a capture."""
 
+import functools
+
+from torch._inductor import lowering
 from torch._inductor.decomposition import select_decomp_table
 
 from retrograd.errors import ExportError
@@ -20,9 +23,20 @@ def _name(op):
     return op.name().split("::")[-1].split(".")[0]
 
 
+@functools.cache
+def _call_whole(op):
+    """Lets Inductor call the op's kernel where it meets it whole: of a backward that runs through
+    Inductor. It refuses what it has a decomposition of."""
+    lowering.make_fallback(op, override_decomp=True)
+
+
 def of_compiler():
     """{op: decomposition}: Inductor's own table without the ops that are views."""
-    return {op: by for op, by in select_decomp_table().items() if _name(op) not in OF_VIEWS}
+    decompositions = dict(select_decomp_table())
+    for op in [op for op in decompositions if _name(op) in OF_VIEWS]:
+        del decompositions[op]
+        _call_whole(op)
+    return decompositions
 
 
 def table(composites):

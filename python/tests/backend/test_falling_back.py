@@ -42,6 +42,32 @@ def test_what_has_no_row_runs_through_inductor_with_one_warning():
     check(ours, eager)
 
 
+class _RefusedBehindMirroredEdges(_Refused):
+    def forward(self, x):
+        return nn.functional.pad(super().forward(x)[None], (1, 2, 2, 1), mode="reflect")[0]
+
+
+def test_ops_that_stay_whole_for_us_run_through_inductor_as_well():
+    model = _RefusedBehindMirroredEdges()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend)
+    x = torch.randn(4, 3)
+    with pytest.warns(messages.BackwardFallsBack, match="runs through Inductor"):
+        ours(x).square().sum().backward()
+    eager(x).square().sum().backward()
+    check(ours, eager)
+
+
+def test_mirrored_edges_have_their_backward_from_us():
+    model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReflectionPad2d((2, 1, 0, 3)), nn.Sigmoid())
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend, options=FULL)
+    x = torch.randn(2, 2, 5, 6)
+    ours(x).square().sum().backward()
+    eager(x).square().sum().backward()
+    check(ours, eager)
+
+
 def test_require_full_makes_it_an_error():
     ours = torch.compile(_Refused(), backend=backend, options=FULL)
     with pytest.raises(Exception, match="has no row"):
