@@ -417,6 +417,9 @@ class Finder {
   std::vector<std::pair<NodeId, const AccessMap*>> pending_;
 };
 
+// Slices of so many kinds hardly share an access, and are too many to try together.
+constexpr size_t kMostParts = 16;
+
 // Whether a slice's elements lie between those of other slices, in pieces of less than the widest
 // access: others are read as well by kernels of their own.
 bool TakesTurns(const BackwardGraph& g, NodeId id) {
@@ -441,6 +444,7 @@ std::optional<ValueId> InterleavedPartOf(const BackwardGraph& graph, ValueId val
     value = graph.operands(value.node)[0];
   }
   if (!takes_turns || IsConstant(graph, value.node)) return std::nullopt;
+  if (graph.uses(value.node).size() > kMostParts) return std::nullopt;
   return value;
 }
 

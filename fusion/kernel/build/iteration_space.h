@@ -71,7 +71,7 @@ bool GatherAlike(const BackwardGraph& graph, NodeId a, NodeId b);
 
 // The value, no constant, of which views show elements that lie between those of other slices: the
 // even ones of a row, one of several tensors that were stacked along the last axis. nullopt: there
-// is none.
+// is none, or the value has very many readers.
 std::optional<ValueId> InterleavedPartOf(const BackwardGraph& graph, ValueId value);
 
 // The mask of axes over which coordinates of a tensor of this shape run through each element
