@@ -442,9 +442,9 @@ std::optional<ValueId> InterleavedPartOf(const BackwardGraph& graph, ValueId val
   while (graph.pattern(value.node) == Pattern::kView) {
     takes_turns = takes_turns || TakesTurns(graph, value.node);
     value = graph.operands(value.node)[0];
+    if (graph.uses(value.node).size() > kMostParts) return std::nullopt;
   }
   if (!takes_turns || IsConstant(graph, value.node)) return std::nullopt;
-  if (graph.uses(value.node).size() > kMostParts) return std::nullopt;
   return value;
 }
 

@@ -91,7 +91,9 @@ Price PriceOfScatterLines(const ScatterLinesCall& c, const DeviceSpec& d, bool e
   const int64_t readers = t.together ? t.line_blocks : t.parts;
   const int64_t again = Product({c.lines, readers, c.count, element + index});
   const int64_t cache = TransferPs(again, d.cache_bytes_per_s);
-  const int64_t batches = CeilDiv(c.count, 32 * t.loads * (t.together ? t.line_teams : 1));
+  // Of empty lines no load is under way.
+  const int64_t at_once = std::max<int64_t>(32 * t.loads * (t.together ? t.line_teams : 1), 1);
+  const int64_t batches = CeilDiv(c.count, at_once);
   const int64_t rate = d.rate_milli[static_cast<int>(CostClass::kSimple)];
   const int64_t results = Product({c.lines, Results(c, t), 32});
   const int64_t compute =
