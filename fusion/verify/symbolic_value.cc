@@ -69,7 +69,7 @@ bool MakesZero(Op op, absl::Span<const Meaning> of) {
 
 Meaning ConstantMeaning(double value, DType dtype) {
   return {Mix(kConstant, std::bit_cast<uint64_t>(value + 0.0), dtype), true, value == 0,
-          value > 0 && value <= 1e30};
+          IsFloat(dtype) && value >= 1e-4 && value <= 6e4};
 }
 
 Meaning StoredMeaning(size_t value_index, int64_t address) {

@@ -19,7 +19,7 @@ struct Meaning {
   uint64_t hash = 0;
   bool exact = false;     // already a value of its dtype, so that rounding changes nothing
   bool zero = false;      // the constant 0
-  bool positive = false;  // a constant above 0, finite in every type
+  bool positive = false;  // a floating constant above 0 that no type makes 0 or infinite
   friend bool operator==(const Meaning& a, const Meaning& b) { return a.hash == b.hash; }
 };
 

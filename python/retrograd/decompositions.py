@@ -26,8 +26,9 @@ def _name(op):
 @functools.cache
 def _call_whole(op):
     """Lets Inductor call the op's kernel where it meets it whole: of a backward that runs through
-    Inductor. It refuses what it has a decomposition of."""
-    lowering.make_fallback(op, override_decomp=True)
+    Inductor. It refuses what it has a decomposition of. As of other ops' backwards without a
+    lowering, the operands are contiguous: not every kernel heeds strides."""
+    lowering.make_fallback(op, lowering.require_contiguous, override_decomp=True)
 
 
 def of_compiler():

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -256,7 +257,7 @@ class Builder {
     if (refusal_) return 0;
     const double fill = g_.node(v.node).attrs.Float("value");
     std::vector<Guard> own = OwnGuards(*inner, *map);
-    if (own.empty() || (fill == 0 && IsZeroOutside(instr, own))) return instr;
+    if (own.empty() || (IsPlusZero(fill) && IsZeroOutside(instr, own))) return instr;
     return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
   }
 
@@ -266,19 +267,23 @@ class Builder {
             inner.guards.end()};
   }
 
+  static bool IsPlusZero(double value) { return value == 0 && !std::signbit(value); }
+
   // Search bound: operands of operands are shared, and would be looked at again for each of them.
   static constexpr int kMostZeroDepth = 6;
-  static constexpr double kMostFinite = 1e30;
+  // Between these a number is neither 0 nor infinite in any type of 16 bits or more.
+  static constexpr double kLeastPositive = 1e-4, kMostPositive = 6e4;
 
   // Whether the value is 0 wherever one of the guards does not hold, as a guarded load is, and what
   // makes 0 of such loads.
   bool IsZeroOutside(int instr, absl::Span<const Guard> guards, int depth = 0) const {
     if (depth > kMostZeroDepth) return false;
     const Instr& value = ir_.instrs[instr];
-    if (value.kind == InstrKind::kLoad) return value.fill == 0 && Imply(value.guards, guards);
+    if (value.kind == InstrKind::kLoad)
+      return IsPlusZero(value.fill) && Imply(value.guards, guards);
     if (value.kind == InstrKind::kSelect) {
       const Instr& outside = ir_.instrs[value.operands[1]];
-      const bool zero = outside.kind == InstrKind::kConstant && outside.constant == 0;
+      const bool zero = outside.kind == InstrKind::kConstant && IsPlusZero(outside.constant);
       return zero &&
              (Imply(value.guards, guards) || IsZeroOutside(value.operands[0], guards, depth + 1));
     }
@@ -297,11 +302,11 @@ class Builder {
     }
   }
 
-  // A constant above 0 that is finite in every type, with which products and quotients of 0 are 0.
+  // A floating constant with which products and quotients of 0 are 0, and not -0.
   bool IsPositive(int instr) const {
     const Instr& value = ir_.instrs[instr];
-    return value.kind == InstrKind::kConstant && value.constant > 0 &&
-           value.constant <= kMostFinite;
+    return value.kind == InstrKind::kConstant && IsFloat(value.dtype) &&
+           value.constant >= kLeastPositive && value.constant <= kMostPositive;
   }
 
   // Whether each of the guards holds wherever all of `known` do.

@@ -143,7 +143,8 @@ int64_t LetThroughPpm(const KernelIr& ir, const Guard& guard) {
   const IndexRange range = Range(guard.expr, ir.extents);
   const int64_t begin = std::max(guard.begin, range.min);
   const int64_t end = std::min(guard.end, range.max + 1);
-  return MulDiv(kPpm, std::max<int64_t>(end - begin, 0), range.max + 1 - range.min);
+  return MulDiv(kPpm, std::max<int64_t>(end - begin, 0),
+                std::max<int64_t>(range.max + 1 - range.min, 1));
 }
 
 // The share of elements at which a load's guards let it through: an element of a join is in one of

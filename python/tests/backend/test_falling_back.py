@@ -58,6 +58,26 @@ def test_ops_that_stay_whole_for_us_run_through_inductor_as_well():
     check(ours, eager)
 
 
+def test_mirrored_edges_of_images_with_channels_last_run_through_inductor_as_well():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.w = nn.Conv2d(2, 3, 1), nn.Parameter(torch.randn(4, 4))
+
+        def forward(self, x):
+            y = nn.functional.pad(self.conv(x), (1, 2, 2, 1), mode="reflect")
+            return y.square().sum() * torch.linalg.matrix_exp(self.w).sum()
+
+    model = Model().to(memory_format=torch.channels_last)
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend, options={"divided": False})
+    x = torch.randn(2, 2, 5, 6).to(memory_format=torch.channels_last)
+    with pytest.warns(messages.BackwardFallsBack, match="runs through Inductor"):
+        ours(x).backward()
+    eager(x).backward()
+    check(ours, eager)
+
+
 def test_mirrored_edges_have_their_backward_from_us():
     model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReflectionPad2d((2, 1, 0, 3)), nn.Sigmoid())
     eager = copy.deepcopy(model)

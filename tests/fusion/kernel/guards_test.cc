@@ -52,10 +52,22 @@ TEST_CASE("a pad chooses its value where something else may come out") {
     CHECK(Choices(Padded(Times(number))) == 1);
   }
   CHECK(Choices(Padded("%m = exp %x\n")) == 1);
+  // In fp32 the constant is 0, and 0 / 0 is no number.
+  CHECK(Choices(Padded("%y = cast %x dtype=f32\n%c = full dtype=f32 shape=[] value=1e-50\n"
+                       "%m = div %y %c\n")) == 1);
   CHECK(Choices(Padded("%m = neg %x\n")) == 1);  // -0
   CHECK(Choices(Padded("%m = div %x %x\n")) == 1);
   CHECK(Choices(Padded("%c = full dtype=f64 shape=[] value=1\n%m = add %x %c\n")) == 1);
   CHECK(Choices(Padded("%m = mul %x %x\n", "1")) == 1);
+}
+
+TEST_CASE("a pad of 0 around one of -0 is 0") {
+  const KernelIr ir = KernelOfText(
+      "%x = input name=\"x\" f64[64,64]\n%n = neg %x\n"
+      "%p = pad %n low=[0,1] high=[0,1] value=-0.0\n"
+      "%q = pad %p low=[0,1] high=[0,1] value=0.0\noutput %q\n");
+  INFO(ir.Print());
+  CHECK(Choices(ir) == 2);
 }
 
 TEST_CASE("a chain of squares is looked at so far and no further") {
