@@ -218,6 +218,9 @@ PARTS = {
         "held_tiles", "folds of two axes, each by itself, are kernels of their own",
         _TEMPLATES + "held_tiles/held_tiles.cc", _TEMPLATES + "held_tiles/tile_walk.cc",
         _TEMPLATES + "held_tiles/tile_walk.h", "codegen/templates/emit_held_tiles.cc"),
+    "unrolled reductions": _feature(
+        "unrolled_reductions", "threads share the folds of few elements as those of many",
+        "fusion/kernel/build/unroll_reductions.cc", "fusion/kernel/build/unroll_reductions.h"),
     "prices of tiles": _feature(
         "matmul_tiles", "products by tiles of ours are priced as the library's",
         "fusion/ops/matmul/matmul_tiles_cost.cc", "fusion/ops/matmul/matmul_tiles_cost.h"),

@@ -12,83 +12,35 @@ import math
 import torch
 from torch import nn
 from torch.nn import functional as F
-from workloads import fp8_models
-
-BF16, FP32 = torch.bfloat16, torch.float32
-
-
-class Weighted(nn.Module):
-    """The sum of op(*tensors) times the last arguments, one for each result of the op. The op is
-    given the module's own `parameters` behind the tensors."""
-
-    def __init__(self, op, results=1, **parameters):
-        super().__init__()
-        self.op, self.results = op, results
-        self.weights = nn.ParameterDict(parameters)
-
-    def forward(self, *args):
-        values = self.op(*args[: -self.results], *self.weights.values())
-        values = values if isinstance(values, tuple) else (values,)
-        return sum((v * w).sum() for v, w in zip(values, args[-self.results :]))
-
-
-class Loss(nn.Module):
-    """An op that is a loss."""
-
-    def __init__(self, op, **parameters):
-        super().__init__()
-        self.op, self.weights = op, nn.ParameterDict(parameters)
-
-    def forward(self, *args):
-        return self.op(*args, *self.weights.values())
-
-
-def _given(*shape, dtype=BF16):
-    """A tensor that a gradient is wanted of."""
-    return torch.randn(shape, dtype=dtype, requires_grad=True)
-
-
-def _parameter(*shape, dtype=BF16):
-    return nn.Parameter(torch.randn(shape, dtype=dtype))
-
-
-def _weighted(op, shape, dtype=BF16, inputs=1, result=None):
-    """A pointwise or row-wise op of tensors of one shape."""
-    given = tuple(_given(*shape, dtype=dtype) for _ in range(inputs))
-    return Weighted(op), (*given, torch.randn(result or shape, dtype=dtype))
-
-
-def _zipf(below, *shape):
-    """Indices of which the k-th is drawn about 1 / k as often as the first."""
-    drawn = torch.exp(torch.rand(shape) * math.log(below)).long() - 1
-    return drawn.clamp(0, below - 1)
+from workloads import fp8_models, moving_ops
+from workloads.weighted import BF16, FP32, Loss, Weighted, given, parameter, rows_of, weighted, zipf
 
 
 # Norms and softmaxes.
 
 
 def rms_norm(rows, columns):
-    return _weighted(nn.RMSNorm(columns, eps=1e-6, dtype=BF16), (rows, columns))
+    return weighted(nn.RMSNorm(columns, eps=1e-6, dtype=BF16), (rows, columns))
 
 
 def layer_norm(rows, columns):
-    return _weighted(nn.LayerNorm(columns, dtype=BF16), (rows, columns))
+    return weighted(nn.LayerNorm(columns, dtype=BF16), (rows, columns))
 
 
 def batch_norm(batch, channels, edge):
-    return _weighted(nn.BatchNorm2d(channels, dtype=BF16), (batch, channels, edge, edge))
+    return weighted(nn.BatchNorm2d(channels, dtype=BF16), (batch, channels, edge, edge))
 
 
 def group_norm(batch, channels, edge, groups=32):
-    return _weighted(nn.GroupNorm(groups, channels, dtype=BF16), (batch, channels, edge, edge))
+    return weighted(nn.GroupNorm(groups, channels, dtype=BF16), (batch, channels, edge, edge))
 
 
 def softmax(rows, columns):
-    return _weighted(nn.Softmax(-1), (rows, columns))
+    return weighted(nn.Softmax(-1), (rows, columns))
 
 
 def log_softmax(rows, columns):
-    return _weighted(nn.LogSoftmax(-1), (rows, columns))
+    return weighted(nn.LogSoftmax(-1), (rows, columns))
 
 
 def clamped_norm(rows, columns, whole=False):
@@ -98,12 +50,12 @@ def clamped_norm(rows, columns, whole=False):
         norm = x.norm() if whole else x.norm(dim=-1, keepdim=True)
         return x / norm.clamp(min=1)
 
-    return _weighted(op, (rows, columns), FP32)
+    return weighted(op, (rows, columns), FP32)
 
 
 def variance_and_maximum(rows, columns):
     op = Weighted(lambda x: (x.var(-1), x.amax(-1)), results=2)
-    return op, (_given(rows, columns), *torch.randn(2, rows, dtype=BF16))
+    return op, (given(rows, columns), *torch.randn(2, rows, dtype=BF16))
 
 
 # Losses.
@@ -111,7 +63,7 @@ def variance_and_maximum(rows, columns):
 
 def cross_entropy(rows, columns):
     op = Loss(lambda logits, classes: F.cross_entropy(logits.float(), classes))
-    return op, (_given(rows, columns), torch.randint(0, columns, (rows,)))
+    return op, (given(rows, columns), torch.randint(0, columns, (rows,)))
 
 
 def linear_cross_entropy(rows, width, columns):
@@ -121,7 +73,7 @@ def linear_cross_entropy(rows, width, columns):
         return F.cross_entropy(F.linear(x, table).float(), classes)
 
     table = nn.Parameter(torch.randn(columns, width, dtype=BF16) / width**0.5)
-    return Loss(op, table=table), (_given(rows, width), torch.randint(0, columns, (rows,)))
+    return Loss(op, table=table), (given(rows, width), torch.randint(0, columns, (rows,)))
 
 
 def _log_probabilities(rows, columns):
@@ -130,8 +82,8 @@ def _log_probabilities(rows, columns):
 
 def kl_divergence(rows, columns):
     op = Loss(lambda x, y: F.kl_div(x.float(), y.float(), reduction="batchmean", log_target=True))
-    given = _log_probabilities(rows, columns).requires_grad_()
-    return op, (given, _log_probabilities(rows, columns))
+    tensors = _log_probabilities(rows, columns).requires_grad_()
+    return op, (tensors, _log_probabilities(rows, columns))
 
 
 def jensen_shannon(rows, columns, beta=0.5):
@@ -143,28 +95,28 @@ def jensen_shannon(rows, columns, beta=0.5):
         ours, theirs = (F.kl_div(mean, t, reduction="none", log_target=True) for t in (x, y))
         return (beta * theirs + (1 - beta) * ours).sum() / len(x)
 
-    given = _log_probabilities(rows, columns).requires_grad_()
-    return Loss(op), (given, _log_probabilities(rows, columns))
+    tensors = _log_probabilities(rows, columns).requires_grad_()
+    return Loss(op), (tensors, _log_probabilities(rows, columns))
 
 
 # Pointwise ops.
 
 
 def swiglu(rows, columns):
-    return _weighted(lambda a, b: F.silu(a) * b, (rows, columns), inputs=2)
+    return weighted(lambda a, b: F.silu(a) * b, (rows, columns), inputs=2)
 
 
 def geglu(rows, columns):
-    return _weighted(lambda a, b: F.gelu(a, approximate="tanh") * b, (rows, columns), inputs=2)
+    return weighted(lambda a, b: F.gelu(a, approximate="tanh") * b, (rows, columns), inputs=2)
 
 
 def bias_gelu(rows, columns):
-    op = Weighted(lambda x, bias: F.gelu(x + bias), bias=_parameter(columns))
-    return op, (_given(rows, columns), torch.randn(rows, columns, dtype=BF16))
+    op = Weighted(lambda x, bias: F.gelu(x + bias), bias=parameter(columns))
+    return op, (given(rows, columns), torch.randn(rows, columns, dtype=BF16))
 
 
 def dropout(rows, columns):
-    return _weighted(nn.Dropout(0.1), (rows, columns))
+    return weighted(nn.Dropout(0.1), (rows, columns))
 
 
 def rope(length, heads, key_heads, width):
@@ -180,8 +132,8 @@ def rope(length, heads, key_heads, width):
     cos, sin = angles.cos().to(BF16), angles.sin().to(BF16)
     op = Weighted(lambda q, k, cos, sin: (rotated(q, cos, sin), rotated(k, cos, sin)), results=2)
     weights = (torch.randn(1, h, length, width, dtype=BF16) for h in (heads, key_heads))
-    given = _given(1, length, heads, width), _given(1, length, key_heads, width)
-    return op, (*given, cos, sin, *weights)
+    tensors = given(1, length, heads, width), given(1, length, key_heads, width)
+    return op, (*tensors, cos, sin, *weights)
 
 
 def attention(batch, heads, length, width, causal, dtype):
@@ -191,7 +143,7 @@ def attention(batch, heads, length, width, causal, dtype):
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
 
-    return _weighted(op, (batch, length, heads, width), dtype, inputs=3)
+    return weighted(op, (batch, length, heads, width), dtype, inputs=3)
 
 
 def masked_attention(batch, heads, length, width, padded):
@@ -208,113 +160,48 @@ def masked_attention(batch, heads, length, width, padded):
         place = torch.arange(length)
         slopes = torch.linspace(0.1, 1, heads)[:, None, None]
         mask = (-slopes * (place[:, None] - place).abs()).to(BF16)[None]
-    given = tuple(_given(batch, heads, length, width) for _ in range(3))
-    return Weighted(op), (*given, mask, torch.randn(batch, heads, length, width, dtype=BF16))
+    tensors = tuple(given(batch, heads, length, width) for _ in range(3))
+    return Weighted(op), (*tensors, mask, torch.randn(batch, heads, length, width, dtype=BF16))
 
 
 def upsampling(batch, channels, edge, mode, scale=2):
     op = nn.Upsample(scale_factor=scale, mode=mode)
     result = (batch, channels, scale * edge, scale * edge)
-    return _weighted(op, (batch, channels, edge, edge), result=result)
+    return weighted(op, (batch, channels, edge, edge), result=result)
 
 
-# Elements that move, and those that are chosen.
+def norm_of_channels(batch, channels, edge):
+    """Images divided by the length of each pixel's few channels."""
 
+    def op(x):
+        return x * ((x * x).sum(1, keepdim=True) + 1e-6).rsqrt()
 
-def roll(batch, edge, width, shift):
-    """Of images whose channels are last, along both edges, as windows of attention are shifted."""
-    shape = (batch, edge, edge, width)
-    return _weighted(lambda x: torch.roll(x, (shift, shift), (1, 2)), shape)
-
-
-def stack(tensors, rows, columns):
-    """Of tensors beside each other: their elements take turns."""
-    given = tuple(_given(rows, columns) for _ in range(tensors))
-    op = Weighted(lambda *x: torch.stack(x, -1))
-    return op, (*given, torch.randn(rows, columns, tensors, dtype=BF16))
-
-
-def fold(batch, channels, edge, window):
-    """Windows of an image, added up where they overlap."""
-    places = (batch, channels * window**2, edge**2)
-    op = Weighted(lambda x: F.fold(x, (edge, edge), window, padding=window // 2))
-    return op, (_given(*places), torch.randn(batch, channels, edge, edge, dtype=BF16))
-
-
-def reflection_pad(batch, channels, edge, width):
-    result = (batch, channels, edge + 2 * width, edge + 2 * width)
-    return _weighted(nn.ReflectionPad2d(width), (batch, channels, edge, edge), result=result)
-
-
-def pixel_shuffle(batch, channels, edge):
-    result = (batch, channels // 4, 2 * edge, 2 * edge)
-    return _weighted(nn.PixelShuffle(2), (batch, channels, edge, edge), result=result)
-
-
-def average_pool(batch, channels, edge):
-    """Of 3 x 3 by 2: windows overlap, and reach over the edges."""
-    result = (batch, channels, edge // 2, edge // 2)
-    return _weighted(nn.AvgPool2d(3, 2, 1), (batch, channels, edge, edge), result=result)
+    return weighted(op, (batch, channels, edge, edge))
 
 
 def batch_norm_of_volumes(batch, channels, depth, edge):
-    return _weighted(nn.BatchNorm3d(channels, dtype=BF16), (batch, channels, depth, edge, edge))
-
-
-def even_and_odd_columns(rows, columns):
-    """Pairs become halves, each scaled by itself."""
-    return _weighted(
-        lambda x: torch.cat([x[..., 0::2] * 2, x[..., 1::2] * 3], -1), (rows, columns)
-    )
-
-
-def repeated_heads(batch, heads, repeats, length, width):
-    """Keys that several queries' heads share, stored for each of them."""
-    return _weighted(
-        lambda x: x.repeat_interleave(repeats, 1),
-        (batch, heads, length, width),
-        result=(batch, heads * repeats, length, width),
-    )
-
-
-def sort(rows, columns):
-    return _weighted(lambda x: x.sort(-1).values, (rows, columns))
-
-
-def topk(rows, columns, chosen):
-    return _weighted(lambda x: x.topk(chosen).values, (rows, columns), result=(rows, chosen))
-
-
-def maximum_of_columns(batch, rows, columns):
-    return _weighted(lambda x: x.max(1).values, (batch, rows, columns), result=(batch, columns))
-
-
-def gather_tokens(batch, length, width, chosen):
-    """Tokens of each sequence by a list of its own."""
-    op = Weighted(lambda x, index: x.gather(1, index[..., None].expand(-1, -1, width)))
-    index = torch.randint(0, length, (batch, chosen))
-    return op, (_given(batch, length, width), index, torch.randn(batch, chosen, width, dtype=BF16))
+    return weighted(nn.BatchNorm3d(channels, dtype=BF16), (batch, channels, depth, edge, edge))
 
 
 def pairwise_differences(batch, points, width):
     """Squares of the distances of all pairs of points."""
     op = Weighted(lambda x: (x[:, :, None] - x[:, None, :]).pow(2).sum(-1))
     weight = torch.randn(batch, points, points)
-    return op, (_given(batch, points, width, dtype=FP32), weight)
+    return op, (given(batch, points, width, dtype=FP32), weight)
 
 
 # Rows by index.
 
 
 def embedding(rows, columns, indices):
-    op = Weighted(F.embedding, table=_parameter(rows, columns))
-    return op, (_zipf(rows, indices), torch.randn(indices, columns, dtype=BF16))
+    op = Weighted(F.embedding, table=parameter(rows, columns))
+    return op, (zipf(rows, indices), torch.randn(indices, columns, dtype=BF16))
 
 
 def gather_rows(rows, columns, indices):
     op = Weighted(lambda x, index: x[index])
     index = torch.randint(0, rows, (indices,))
-    return op, (_given(rows, columns), index, torch.randn(indices, columns, dtype=BF16))
+    return op, (given(rows, columns), index, torch.randn(indices, columns, dtype=BF16))
 
 
 def gather_lines(lines, extent, indices, shared, dtype):
@@ -322,7 +209,7 @@ def gather_lines(lines, extent, indices, shared, dtype):
     op = Weighted(lambda x, index: x.gather(-1, index.expand(*lines, indices)))
     index = torch.randint(0, extent, (*lines[shared:], indices))
     return op, (
-        _given(*lines, extent, dtype=dtype),
+        given(*lines, extent, dtype=dtype),
         index,
         torch.randn(*lines, indices, dtype=dtype),
     )
@@ -330,7 +217,7 @@ def gather_lines(lines, extent, indices, shared, dtype):
 
 def _edges(nodes, edges, skewed):
     """Both ends of edges: any nodes, or by Zipf's law, so that few nodes have most edges."""
-    return (_zipf if skewed else _evenly)(nodes, 2, edges)
+    return (zipf if skewed else _evenly)(nodes, 2, edges)
 
 
 def _evenly(below, *shape):
@@ -341,7 +228,7 @@ def message_passing(nodes, edges, width, dtype, skewed=False):
     """Each node adds up the rows of those that have an edge to it."""
     op = Weighted(lambda x, source, target: torch.zeros_like(x).index_add(0, target, x[source]))
     source, target = _edges(nodes, edges, skewed)
-    x, weight = _given(nodes, width, dtype=dtype), torch.randn(nodes, width, dtype=dtype)
+    x, weight = given(nodes, width, dtype=dtype), torch.randn(nodes, width, dtype=dtype)
     return op, (x, source, target, weight)
 
 
@@ -349,8 +236,8 @@ def message_passing(nodes, edges, width, dtype, skewed=False):
 
 
 def narrow_linear(rows, width, results, dtype):
-    op = Weighted(torch.matmul, table=_parameter(width, results, dtype=dtype))
-    return op, (_given(rows, width, dtype=dtype), torch.randn(rows, results, dtype=dtype))
+    op = Weighted(torch.matmul, table=parameter(width, results, dtype=dtype))
+    return op, (given(rows, width, dtype=dtype), torch.randn(rows, results, dtype=dtype))
 
 
 def spherical_harmonics(points, degree):
@@ -362,7 +249,7 @@ def spherical_harmonics(points, degree):
 
     op = o3.SphericalHarmonics(list(range(degree + 1)), normalize=True, normalization="component")
     weight = torch.randn(points, (degree + 1) ** 2)
-    return Weighted(op), (_given(points, 3, dtype=FP32), weight)
+    return Weighted(op), (given(points, 3, dtype=FP32), weight)
 
 
 # Mixtures of experts.
@@ -378,10 +265,10 @@ def grouped_matmul(rows, width, results, groups):
     """Each group of rows times a matrix of its own."""
     op = Weighted(
         lambda x, ends, table: torch._grouped_mm(x, table, offs=ends),
-        table=_parameter(groups, width, results),
+        table=parameter(groups, width, results),
     )
     weight = torch.randn(rows, results, dtype=BF16)
-    return op, (_given(rows, width), _groups(rows, groups), weight)
+    return op, (given(rows, width), _groups(rows, groups), weight)
 
 
 class Quantised(torch.autograd.Function):
@@ -445,7 +332,7 @@ class Experts(nn.Module):
 
 def mixture(tokens, width, inner, experts, chosen, dtype=BF16):
     model = Experts(width, inner, experts, chosen, dtype)
-    return model, (_given(tokens, width), torch.randn(tokens, width))
+    return model, (given(tokens, width), torch.randn(tokens, width))
 
 
 # Graph networks.
@@ -526,16 +413,6 @@ def graph_network(layer, nodes, edges, width, layers, skewed=False):
     return GraphNetwork(layer, width, layers), (x, source, target, wanted)
 
 
-def _rows(maker, shapes, tiny=(8, 99)):
-    """Entries of a maker of matrices, one for each shape."""
-    return {
-        f"{maker.__name__}_{rows}x{columns}": (
-            maker, dict(rows=rows, columns=columns), dict(rows=tiny[0], columns=tiny[1]),
-        )
-        for rows, columns in shapes
-    }  # fmt: skip
-
-
 def _points(degree, tiny):
     return {
         f"spherical_harmonics_{degree}": (
@@ -593,19 +470,19 @@ def _mixture(name, tokens, width, inner, experts, chosen):
 
 # name: (maker, its sizes, sizes that a CPU runs through in no time)
 MODELS = {
-    **_rows(rms_norm, [(2048, 8192), (2048, 32768), (32768, 1024)]),
-    **_rows(layer_norm, [(4096, 1024), (4096, 5632), (4096, 15872)]),
-    **_rows(softmax, [(4096, 12672), (4096, 50257)]),
-    **_rows(log_softmax, [(4096, 50257)]),
-    **_rows(cross_entropy, [(8192, n) for n in (30522, 32000, 50257, 50304, 131072)]),
-    **_rows(jensen_shannon, [(4096, 32768)]),
-    **_rows(kl_divergence, [(4096, 32768)]),
-    **_rows(swiglu, [(16384, 11008)]),
-    **_rows(geglu, [(8192, 11008)]),
-    **_rows(bias_gelu, [(16384, 4096)]),
-    **_rows(dropout, [(16384, 4096)]),
-    **_rows(variance_and_maximum, [(8192, 4096)]),
-    **_rows(clamped_norm, [(8192, 4096)]),
+    **rows_of(rms_norm, [(2048, 8192), (2048, 32768), (32768, 1024)]),
+    **rows_of(layer_norm, [(4096, 1024), (4096, 5632), (4096, 15872)]),
+    **rows_of(softmax, [(4096, 12672), (4096, 50257)]),
+    **rows_of(log_softmax, [(4096, 50257)]),
+    **rows_of(cross_entropy, [(8192, n) for n in (30522, 32000, 50257, 50304, 131072)]),
+    **rows_of(jensen_shannon, [(4096, 32768)]),
+    **rows_of(kl_divergence, [(4096, 32768)]),
+    **rows_of(swiglu, [(16384, 11008)]),
+    **rows_of(geglu, [(8192, 11008)]),
+    **rows_of(bias_gelu, [(16384, 4096)]),
+    **rows_of(dropout, [(16384, 4096)]),
+    **rows_of(variance_and_maximum, [(8192, 4096)]),
+    **rows_of(clamped_norm, [(8192, 4096)]),
     "clamped_norm_of_all": (clamped_norm, dict(rows=8192, columns=4096, whole=True),
                             dict(rows=8, columns=99, whole=True)),
     "rope": (rope, dict(length=4096, heads=32, key_heads=8, width=128),
@@ -633,34 +510,14 @@ MODELS = {
            dict(batch=3, heads=2, length=16, width=8, padded=padded))
        for name, batch, heads, length, padded in (
            ("padded_keys", 16, 12, 512, True), ("distances", 4, 16, 1024, False))},
-    "roll": (roll, dict(batch=64, edge=56, width=96, shift=3),
-             dict(batch=2, edge=5, width=4, shift=2)),
-    "stack_of_4": (stack, dict(tensors=4, rows=4096, columns=1024),
-                   dict(tensors=3, rows=5, columns=7)),
-    "fold": (fold, dict(batch=32, channels=64, edge=56, window=3),
-             dict(batch=2, channels=3, edge=6, window=3)),
-    "reflection_pad": (reflection_pad, dict(batch=16, channels=64, edge=128, width=3),
-                       dict(batch=2, channels=3, edge=6, width=2)),
-    "pixel_shuffle": (pixel_shuffle, dict(batch=32, channels=256, edge=64),
-                      dict(batch=2, channels=8, edge=3)),
-    **_rows(sort, [(8192, 1024)]),
-    "topk_8_of_512": (topk, dict(rows=32768, columns=512, chosen=8),
-                      dict(rows=6, columns=30, chosen=3)),
-    "maximum_of_columns": (maximum_of_columns, dict(batch=64, rows=1024, columns=512),
-                           dict(batch=2, rows=9, columns=5)),
-    "gather_tokens": (gather_tokens, dict(batch=64, length=1024, width=256, chosen=2048),
-                      dict(batch=2, length=9, width=16, chosen=11)),
+    **moving_ops.MODELS,
     "pairwise_differences": (pairwise_differences, dict(batch=64, points=256, width=16),
                              dict(batch=2, points=7, width=4)),
-    "average_pool": (average_pool, dict(batch=64, channels=64, edge=112),
-                     dict(batch=2, channels=3, edge=8)),
+    "norm_of_channels": (norm_of_channels, dict(batch=32, channels=3, edge=256),
+                         dict(batch=2, channels=3, edge=5)),
     "batch_norm_of_volumes": (batch_norm_of_volumes,
                               dict(batch=4, channels=32, depth=16, edge=64),
                               dict(batch=2, channels=3, depth=2, edge=4)),
-    "even_and_odd_columns": (even_and_odd_columns, dict(rows=16384, columns=2048),
-                             dict(rows=5, columns=12)),
-    "repeated_heads": (repeated_heads, dict(batch=4, heads=8, repeats=4, length=2048, width=128),
-                       dict(batch=2, heads=2, repeats=3, length=5, width=4)),
     "embedding_32768x4096": (embedding, dict(rows=32768, columns=4096, indices=16384),
                              dict(rows=50, columns=16, indices=40)),
     "embedding_131072x1024": (embedding, dict(rows=131072, columns=1024, indices=8192),
