@@ -1,6 +1,7 @@
 """A whole training step as one CUDA graph: forward, backward and what else the step does."""
 
 import contextlib
+import gc
 
 import torch
 
@@ -49,14 +50,29 @@ def capture_step(step, *, warmup=LEAST_WARMUP, pool=None):
     graph, pool = torch.cuda.CUDAGraph(), pool or torch.cuda.graph_pool_handle()
     try:
         # The stream of the warm-up: autograd's nodes remember theirs, and would wait for another.
-        with _ends_when_it_fails(pool), torch.cuda.graph(graph, pool=pool, stream=stream):
-            result = step()
+        with _ends_when_it_fails(pool), _without_collecting():
+            with torch.cuda.graph(graph, pool=pool, stream=stream):
+                result = step()
     except RuntimeError as error:
         raise RuntimeError(
             "the step cannot be captured in a CUDA graph. It must not wait for the device (.item(), "
             ".cpu(), printing a tensor), and its optimizer must be capturable"
         ) from error
     return CapturedStep(step, graph, result)
+
+
+@contextlib.contextmanager
+def _without_collecting():
+    """Without the garbage collector: a cycle that it finds may hold a graph or a stream, and to let go
+    of one ends a capture."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager
