@@ -66,7 +66,9 @@ def _reflected(call, at, extent, align_corners):
     negative = compare(call, "lt", from_low, 0)
     distance = b.pointwise("abs", from_low)
     rest = b.pointwise("fmod", distance, full(span))
-    turns = b.pointwise("floor", b.pointwise("div", distance, full(span)))
+    # Rounded, not cut: a quotient of floats may lie a little below its whole number.
+    quotient = b.pointwise("div", b.pointwise("sub", distance, rest), full(span))
+    turns = b.pointwise("floor", b.pointwise("add", quotient, full(0.5)))
     odd = compare(call, "ne", b.pointwise("fmod", turns, full(2)), 0)
     back = b.pointwise("where", odd, b.pointwise("sub", full(span), rest), rest)
     turned = b.pointwise("ne", odd, negative, dtype=torch.bool)
