@@ -16,7 +16,7 @@ std::string OpList(const KernelIr& ir) {
   std::vector<absl::string_view> names;
   for (const Instr& instr : ir.instrs) {
     if (instr.kind != InstrKind::kPointwise && instr.kind != InstrKind::kReduce &&
-        instr.kind != InstrKind::kScan) {
+        instr.kind != InstrKind::kScan && instr.kind != InstrKind::kFold) {
       continue;
     }
     if (std::find(names.begin(), names.end(), Name(instr.op)) == names.end()) {

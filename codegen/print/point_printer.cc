@@ -8,7 +8,6 @@
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/sized_number.h"
-#include "fusion/kernel/ir/accesses/interleaved_loads.h"
 #include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/shared_divisors.h"
 #include "fusion/kernel/ir/small_exponentials.h"
@@ -165,9 +164,32 @@ std::string PointPrinter::OffsetText(int i, int plus) const {
   return text;
 }
 
+// In a loop over lanes, lanes that guards leave out in every vector are named by their bits: a
+// compiler does not know what divides a position.
+std::string PointPrinter::GuardsText(const Instr& instr, int plus) const {
+  if (!in_lane_loop_) return GuardText(instr.guards, NamesAt(plus), ir_.extents);
+  const uint32_t all = (uint32_t{1} << width_) - 1;
+  uint32_t never = 0;
+  std::vector<uint32_t> varies;  // by guard: the lanes in which it may hold or not
+  for (const Guard& g : instr.guards) {
+    const std::vector<LaneTruth> truths = LaneTruths(g, vectors_, ir_.extents);
+    varies.push_back(0);
+    for (int j = 0; j < width_; ++j) {
+      if (truths[j] == LaneTruth::kNever) never |= uint32_t{1} << j;
+      if (truths[j] == LaneTruth::kVaries) varies.back() |= uint32_t{1} << j;
+    }
+  }
+  std::vector<Guard> open;
+  for (size_t n = 0; n < varies.size(); ++n) {
+    if ((varies[n] & ~never) != 0) open.push_back(instr.guards[n]);
+  }
+  const std::string lanes = never == 0 ? "" : absl::StrCat("(", all & ~never, " >> j & 1) != 0");
+  return And(lanes, GuardText(open, NamesAt(plus), ir_.extents));
+}
+
 std::string PointPrinter::AllGuards(int i, int plus) const {
   const Instr& instr = ir_.instrs[i];
-  std::string text = GuardText(instr.guards, NamesAt(plus), ir_.extents);
+  std::string text = GuardsText(instr, plus);
   for (size_t n = 0; n < instr.indirect.size(); ++n) {
     const Home& index = homes_[instr.indirect[n].instr];
     if (index.row && index.certain) continue;
@@ -261,9 +283,10 @@ std::string PointPrinter::ValueText(int i) const {
     case InstrKind::kIndex: return IndexValueText(instr);
     case InstrKind::kPointwise:
     case InstrKind::kReduce: return PointwiseText(i);  // a reduction over nothing copies
-    case InstrKind::kScan: break;                      // its template knows the value
+    case InstrKind::kFold: return absl::StrCat("f", i);
+    case InstrKind::kScan: break;  // its template knows the value
     case InstrKind::kSelect: {
-      const std::string guards = GuardText(instr.guards, NamesAt(0), ir_.extents);
+      const std::string guards = GuardsText(instr, 0);
       if (guards.empty()) return Ref(instr.operands[0]);
       return absl::StrCat(guards, " ? ", Ref(instr.operands[0]), " : ", Ref(instr.operands[1]));
     }
@@ -314,9 +337,26 @@ void PointPrinter::PrintReciprocal(int i) {
   out_.Line("const float r", i, " = 1 / ", Ref(ir_.instrs[i].operands.back()), ";");
 }
 
+// The fold of its operands, one after the other.
+void PointPrinter::PrintFold(int i) {
+  const Instr& fold = ir_.instrs[i];
+  if (fold.kind != InstrKind::kFold) return;
+  const std::string acc = absl::StrCat("f", i);
+  const absl::string_view type = AccumulatorName(fold.dtype);
+  for (size_t o = 0; o < fold.operands.size(); ++o) {
+    const std::string value = Cast(type, Ref(fold.operands[o]));
+    if (o == 0) {
+      out_.Line(type, " ", acc, " = ", value, ";");
+    } else {
+      out_.Line(acc, " = ", Folded(fold, acc, value), ";");
+    }
+  }
+}
+
 void PointPrinter::Evaluate(int i) {
   PrintIndices(i);
   PrintReciprocal(i);
+  PrintFold(i);
   Assign(i, OnlyStored(i) ? ValueText(i) : Rounded(ir_.instrs[i], ValueText(i)));
 }
 
@@ -428,28 +468,40 @@ void PointPrinter::LoadInterleaved(std::vector<int>* instrs) {
   for (int i : *instrs) {
     if (homes_[i].lane.empty() && staged_[i].array.empty()) alone.push_back(i);
   }
-  for (const InterleavedLoads& run : FindInterleavedLoads(ir_, alone, vectors_)) {
-    const int first = run.members[0].instr, w = run.width;
-    const Buffer& buffer = ir_.buffers[ir_.instrs[first].buffer];
-    const std::string packs = absl::StrCat("u", first);
-    const int elements = run.stride * width_;
-    out_.Line("rg_pack<", StorageName(buffer.dtype), ", ", w, "> ", packs, "[", elements / w, "];");
-    for (int m = 0; m < elements; m += w) {
-      const IndexExpr at = run.offset + IndexExpr::Constant(m);
-      out_.Line("rg_load_pack(", launch_.BufferName(ir_.instrs[first].buffer), ", ",
-                IndexText(at, NamesAt(0), ir_.extents), ", ", packs, " + ", m / w, ");");
-    }
-    for (const auto& [i, place] : run.members) {
+  for (const InterleavedRun& run : FindInterleavedLoads(ir_, alone, vectors_)) {
+    const std::string packs = LoadRun(run);
+    for (const auto& [i, element] : run.members) {
       array_[i] = true;
-      out_.Line(ComputeName(ir_.instrs[i].dtype), " ", Local(i), "[", width_, "];");
+      const Instr& load = ir_.instrs[i];
+      out_.Line(ComputeName(load.dtype), " ", Local(i), "[", width_, "];");
       for (int j = 0; j < width_; ++j) {
-        const int element = j * run.stride + place;
-        out_.Line(Local(i), "[", j, "] = rg_lane(", packs, "[", element / w, "], ", element % w,
-                  ");");
+        const int e = element[j], w = run.width;
+        const std::string lane =
+            e < 0 ? Literal(load.fill, load.dtype, launch_.dialect())
+                  : absl::StrCat("rg_lane(", packs, "[", e / w, "], ", e % w, ")");
+        out_.Line(Local(i), "[", j, "] = ", lane, ";");
       }
       instrs->erase(std::find(instrs->begin(), instrs->end(), i));
     }
   }
+}
+
+// The name of the packs that hold the run.
+std::string PointPrinter::LoadRun(const InterleavedRun& run) {
+  const int first = run.members[0].number;
+  const Buffer& buffer = ir_.buffers[ir_.instrs[first].buffer];
+  const std::string packs = absl::StrCat("u", first);
+  out_.Line("rg_pack<", StorageName(buffer.dtype), ", ", run.width, "> ", packs, "[",
+            run.begin.size(), "];");
+  const std::string guards = GuardText(run.guards, NamesAt(0), ir_.extents);
+  for (size_t n = 0; n < run.begin.size(); ++n) {
+    const std::string pack = absl::StrCat(packs, " + ", n);
+    out_.Line(If(guards,
+                 absl::StrCat("rg_load_pack(", launch_.BufferName(ir_.instrs[first].buffer), ", ",
+                              IndexText(run.begin[n], NamesAt(0), ir_.extents), ", ", pack, ");")));
+    if (!guards.empty()) out_.Line("else rg_clear(", pack, ");");
+  }
+  return packs;
 }
 
 int PointPrinter::PackWidth(int i) const {
@@ -534,6 +586,31 @@ void PointPrinter::StoreVector(int s, const Work& work) {
   if (!condition.empty()) out_.Close();
 }
 
+// Lanes change places into an array that lies as memory does.
+void PointPrinter::StoreRun(const InterleavedRun& run, const Work& work) {
+  const int first = run.members[0].number;
+  const Store& store = ir_.stores[first];
+  const bool within = std::all_of(run.members.begin(), run.members.end(), [&](const auto& m) {
+    return StoresWithinType(ir_, ir_.stores[m.number]);
+  });
+  const std::string array = absl::StrCat("q", first);
+  out_.Line(ComputeName(ir_.buffers[store.buffer].dtype), " ", array, "[", run.elements(), "];");
+  for (const InterleavedRun::Member& m : run.members) {
+    const int i = ir_.stores[m.number].instr;
+    const std::string base = homes_[i].lane.empty() ? Local(i) : homes_[i].base;
+    for (int j = 0; j < width_; ++j) {
+      out_.Line(array, "[", m.element[j], "] = ", base, "[", j, "];");
+    }
+  }
+  const std::string condition = StoreCondition(first, work);
+  for (size_t n = 0; n < run.begin.size(); ++n) {
+    out_.Line(If(condition, absl::StrCat(within ? "rg_store_vec_within" : "rg_store_vec", "<",
+                                         run.width, ">(", launch_.BufferName(store.buffer), ", ",
+                                         IndexText(run.begin[n], NamesAt(0), ir_.extents), ", ",
+                                         array, " + ", n * run.width, ");")));
+  }
+}
+
 // --- a point -------------------------------------------------------------------------------------
 
 // Values that are equal in all lanes first, then whole vectors, then a loop over the lanes.
@@ -563,22 +640,30 @@ void PointPrinter::PrintLanes(const Work& work) {
   }
   std::vector<int> lane_stores, vector_stores, point_stores;
   for (int s : work.stores) {
-    const Store& store = ir_.stores[s];
-    if (LaneStride(store.offset, vectors_) == 0) {
+    if (LaneStride(ir_.stores[s].offset, vectors_) == 0) {
       point_stores.push_back(s);
-    } else if (VectorStore(s)) {
-      vector_stores.push_back(s);
-      const int i = store.instr;
-      if (array_[i] || !homes_[i].base.empty()) continue;
-      const bool here = std::find(in_loop.begin(), in_loop.end(), i) != in_loop.end();
-      if (here) {
-        declare(i);
-      } else if (store.mode == StoreMode::kStore &&
-                 std::find(copied.begin(), copied.end(), i) == copied.end()) {
-        copied.push_back(i);
-      }
     } else {
-      lane_stores.push_back(s);
+      (VectorStore(s) ? vector_stores : lane_stores).push_back(s);
+    }
+  }
+  const std::vector<InterleavedRun> runs = FindInterleavedStores(ir_, lane_stores, vectors_);
+  std::vector<int> from_arrays = vector_stores;
+  for (const InterleavedRun& run : runs) {
+    for (const InterleavedRun::Member& m : run.members) {
+      from_arrays.push_back(m.number);
+      lane_stores.erase(std::find(lane_stores.begin(), lane_stores.end(), m.number));
+    }
+  }
+  for (int s : from_arrays) {
+    const Store& store = ir_.stores[s];
+    const int i = store.instr;
+    if (array_[i] || !homes_[i].base.empty()) continue;
+    const bool here = std::find(in_loop.begin(), in_loop.end(), i) != in_loop.end();
+    if (here) {
+      declare(i);
+    } else if (store.mode == StoreMode::kStore &&
+               std::find(copied.begin(), copied.end(), i) == copied.end()) {
+      copied.push_back(i);
     }
   }
   std::vector<std::string> spread;
@@ -596,15 +681,13 @@ void PointPrinter::PrintLanes(const Work& work) {
     in_lane_loop_ = false;
     out_.Close();
   }
-  for (int s : vector_stores) {
-    const int i = ir_.stores[s].instr;
-    const Home home = homes_[i];
-    if (std::find(copied.begin(), copied.end(), i) != copied.end()) {
-      homes_[i] = {.lane = absl::StrCat("s", i, "[j]"), .base = absl::StrCat("s", i)};
-    }
-    StoreVector(s, work);
-    homes_[i] = home;
+  std::vector<Home> homes = homes_;
+  for (int i : copied) {
+    homes_[i] = {.lane = absl::StrCat("s", i, "[j]"), .base = absl::StrCat("s", i)};
   }
+  for (int s : vector_stores) StoreVector(s, work);
+  for (const InterleavedRun& run : runs) StoreRun(run, work);
+  homes_ = std::move(homes);
   for (int s : point_stores) StoreLane(s, work);
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/print/launch_text.h"
-#include "fusion/kernel/ir/accesses/vector_access.h"
+#include "fusion/kernel/ir/accesses/interleaved.h"
 
 namespace retrograd {
 
@@ -100,6 +100,7 @@ class PointPrinter {
  private:
   void FindSharedDivisors(const Work& work);
   void PrintReciprocal(int instr);
+  void PrintFold(int instr);
   void PrintLanes(const Work& work);
   void Assign(int instr, const std::string& value);
   void Evaluate(int instr);
@@ -112,13 +113,16 @@ class PointPrinter {
   std::string IndexValueText(const Instr& instr) const;
   std::string OffsetText(int instr, int plus) const;
   std::string AllGuards(int instr, int plus) const;
+  std::string GuardsText(const Instr& instr, int plus) const;
   std::string Rounded(const Instr& instr, std::string value) const;
   void LoadVector(int instr);
   // Of these, which are all evaluated lane by lane: those that were loaded together are taken away.
   void LoadInterleaved(std::vector<int>* instrs);
+  std::string LoadRun(const InterleavedRun& run);
   void LoadStaged(int instr);
   void StoreVector(int store, const Work& work);
   void StoreLane(int store, const Work& work);
+  void StoreRun(const InterleavedRun& run, const Work& work);
   std::string StoreCondition(int store, const Work& work) const;
   bool VectorLoad(int instr) const;
   bool VectorStore(int store) const;

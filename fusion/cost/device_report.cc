@@ -52,7 +52,7 @@ class Mixer {
     Add(i.kind);
     // The op of a load or constant says nothing.
     Add(i.kind == InstrKind::kPointwise || i.kind == InstrKind::kReduce ||
-                i.kind == InstrKind::kScan
+                i.kind == InstrKind::kFold || i.kind == InstrKind::kScan
             ? static_cast<uint64_t>(i.op)
             : uint64_t{0});
     Add(i.dtype);

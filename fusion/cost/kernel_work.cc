@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "fusion/cost/kernel_cost.h"
-#include "fusion/kernel/ir/accesses/interleaved_loads.h"
+#include "fusion/kernel/ir/accesses/interleaved.h"
 #include "fusion/kernel/ir/accesses/transposed.h"
 #include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
@@ -108,16 +109,21 @@ std::array<LoadForm, kWidths> FormsOf(const std::array<Vectors, kWidths>& vector
   return forms;
 }
 
-// By instruction: of a load that shares vectors with others, elements that are its own for each
+// By number: of a load or store that shares accesses with others, elements that are its own of each
 // access; else 1.
-std::vector<int> WidthsInRuns(const KernelIr& ir, const Vectors& vectors) {
-  std::vector<int> widths(ir.instrs.size(), 1), loads;
-  for (size_t i = 0; i < ir.instrs.size(); ++i) loads.push_back(static_cast<int>(i));
-  for (const InterleavedLoads& run : FindInterleavedLoads(ir, loads, vectors)) {
-    const int width = run.width * run.places() / run.stride;
-    for (const InterleavedLoads::Member& m : run.members) widths[m.instr] = std::max(width, 1);
+std::vector<int> WidthsInRuns(const std::vector<InterleavedRun>& runs, size_t count) {
+  std::vector<int> widths(count, 1);
+  for (const InterleavedRun& run : runs) {
+    const int width = run.width * run.distinct() / run.elements();
+    for (const InterleavedRun::Member& m : run.members) widths[m.number] = std::max(width, 1);
   }
   return widths;
+}
+
+std::vector<int> AllUpTo(size_t count) {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
 }
 
 }  // namespace
@@ -205,7 +211,10 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
   const std::vector<int64_t> of_sectors = LoadsOfSectors(ir);
   const std::vector<RowCopy> copies = CopiesOfRows(ir, p);
   std::array<std::vector<int>, kWidths> in_runs;
-  for (int n = 0; n < kWidths; ++n) in_runs[n] = WidthsInRuns(ir, vectors_[n]);
+  for (int n = 0; n < kWidths; ++n) {
+    in_runs[n] = WidthsInRuns(FindInterleavedLoads(ir, AllUpTo(ir.instrs.size()), vectors_[n]),
+                              ir.instrs.size());
+  }
   std::vector<const Instr*> counted;
   // Several loads of one buffer bring in no more than all of it: the halves that rotary positions
   // swap.
@@ -277,11 +286,18 @@ int KernelWork::TileWidthOfStore(const KernelIr& ir, const Store& store) const {
 }
 
 void KernelWork::CountStores(const KernelIr& ir) {
-  for (const Store& store : ir.stores) {
+  std::array<std::vector<int>, kWidths> in_runs;
+  for (int n = 0; n < kWidths; ++n) {
+    in_runs[n] = WidthsInRuns(FindInterleavedStores(ir, AllUpTo(ir.stores.size()), vectors_[n]),
+                              ir.stores.size());
+  }
+  for (size_t s = 0; s < ir.stores.size(); ++s) {
+    const Store& store = ir.stores[s];
     const Buffer& buffer = ir.buffers[store.buffer];
     int64_t all = buffer.elements * SizeBytes(buffer.dtype);
-    const auto forms = FormsOf(
+    auto forms = FormsOf(
         vectors_, [&](const Vectors& v) { return LoadForm{.width = StoreWidth(ir, store, v)}; });
+    for (int n = 0; n < kWidths; ++n) forms[n].width = std::max(forms[n].width, in_runs[n][s]);
     CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {}, 1,
                 TileWidthOfStore(ir, store));
   }
@@ -314,10 +330,11 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   const int last = static_cast<int>(ir.extents.size()) - 1;
   const int fastest = tile_axes_ != 0 ? column_axis_ : last;
   const int64_t step = StepOf(ir, offset);
+  const bool vectors = fastest >= 0 && InVectors(offset, fastest);
   Access access{
       .element_bytes = size,
-      .vectors = fastest >= 0 && InVectors(offset, fastest),
-      .in_runs = step > 1 && forms.back().width > 1,
+      .vectors = vectors,
+      .in_runs = !vectors && forms.back().width > 1,
       .forms = forms,
       .copied_ppm = copy.ppm,
       .piece_bytes = copy.piece_bytes,
@@ -445,6 +462,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
         instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
     const bool rows = (axes & shape_.row_axes) != 0, columns = (axes & shape_.column_axes) != 0;
     Evaluations here{.load = instr.kind == InstrKind::kLoad, .rate_milli = rate, .once = 1};
+    const bool fold = instr.kind == InstrKind::kFold;
+    const auto steps = fold ? std::max<int64_t>(std::ssize(instr.operands) - 1, 1) : int64_t{1};
     if (by_points) {
       if (axes != 0 && (axes >> (ir.extents.size() - 1) & 1) != 0) here.once = points_;
       if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;
@@ -457,6 +476,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     } else {
       here.repeat = rows ? Repeat::kPerThread : Repeat::kPerColumn;
     }
+    here.once = Saturated(here.once * steps);
     here.looped = here.once * StagesOf(p, i);
     here.kept = here.once * (p.inner[i] ? StagesAmong(p.needed_beside_costly, i) : 1);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {

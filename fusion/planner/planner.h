@@ -66,6 +66,7 @@ inline constexpr Feature kFeatures[] = {
     {"transpose_tiles", "tiles in shared memory where loads and stores run along different axes"},
     {"held_columns", "columns on chip between what folds them and what reads the results"},
     {"held_tiles", "tiles on chip whose rows and columns are folded, or stored across"},
+    {"unrolled_reductions", "threads that fold few elements alone, by vectors of results"},
     {"unified_branches", "what both parts of a join do alike, done once for either"},
     {"fusion", "more than one op in a kernel"},
     {"fusion_prices", "fusing only what pays; without them whatever can share a kernel, greedily"},

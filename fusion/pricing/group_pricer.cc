@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/build/unroll_reductions.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/pricing/epilogue_price.h"
 #include "graph/base/status.h"
@@ -49,6 +50,9 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
   for (const Store& store : ir.stores) {
     const Buffer& out = ir.buffers[store.buffer];
     if (rereads || stages.finalize[store.instr] || store.offset.axes() != ir.all_axes()) continue;
+    const auto stores = std::count_if(ir.stores.begin(), ir.stores.end(),
+                                      [&](const Store& s) { return s.buffer == store.buffer; });
+    if (stores > 1) continue;  // of which none walks as all loads do
     for (size_t b = 0; b < ir.buffers.size(); ++b) {
       const Buffer& in = ir.buffers[b];
       if (in.written || SizeBytes(in.dtype) != SizeBytes(out.dtype) ||
@@ -154,44 +158,62 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   GroupPrice& best = out.price;
   best.work = static_cast<int64_t>(group.ops.size());
   const bool single = group.ops.size() == 1;
+  if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(group.ops.size()));
+      !single && !v.ok()) {
+    best.limit = v.limit, best.reason = v.reason;
+    return out;
+  }
+  const KernelOutcome kernel = Build(group, stores);
+  if (!kernel.ir) {
+    best.limit = std::string(Name(kernel.refusal->limit)), best.reason = kernel.refusal->reason;
+    return out;
+  }
+  out.built = true;
+  best = PriceOf(*kernel.ir, group);
+  if (!options_.unroll) return out;
+  const std::optional<KernelIr> unrolled = UnrollReductions(*kernel.ir);
+  if (!unrolled) return out;
+  GroupPrice other = PriceOf(*unrolled, group);
+  other.schedule.unrolled = true;
+  const int64_t work = best.work + other.work;
+  const uint64_t salt = options_.schedule_salt;
+  const bool better = salt != 0 ? Draw(salt + 1, group.ops) % 2 == 0 : other.ps < best.ps;
+  if (other.feasible && (!best.feasible || better)) best = std::move(other);
+  best.work = work;
+  return out;
+}
+
+// Of a kernel that computes the group.
+GroupPrice GroupPricer::PriceOf(const KernelIr& ir, const GroupOps& group) const {
+  GroupPrice best;
+  const bool single = group.ops.size() == 1;
+  const auto work = static_cast<int64_t>(ir.instrs.size());
+  best.work = work;
   auto refuse = [&](std::string limit, std::string reason) {
     best.limit = std::move(limit);
     best.reason = std::move(reason);
-    return out;
+    return best;
   };
-  if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(group.ops.size()));
-      !single && !v.ok()) {
-    return refuse(v.limit, v.reason);
-  }
-  KernelOutcome kernel = Build(group, stores);
-  if (!kernel.ir) {
-    return refuse(std::string(Name(kernel.refusal->limit)), std::move(kernel.refusal->reason));
-  }
-  out.built = true;
-  const auto work = static_cast<int64_t>(kernel.ir->instrs.size());
-  best.work = work;
-  const Classification shape = Classify(*kernel.ir);
+  const Classification shape = Classify(ir);
   if (!shape.feasible) return refuse("template", shape.reason);
-  if (std::string off = SwitchedOff(*kernel.ir, shape, options_); !off.empty()) {
+  if (std::string off = SwitchedOff(ir, shape, options_); !off.empty()) {
     return refuse("template", std::move(off));
   }
-  const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
-  if (Limits::Verdict v =
-          limits_.CheckKernel(*kernel.ir, profile, static_cast<int64_t>(group.ops.size()));
+  const KernelProfile profile = ProfileKernel(ir, shape);
+  if (Limits::Verdict v = limits_.CheckKernel(ir, profile, static_cast<int64_t>(group.ops.size()));
       !single && !v.ok()) {
     return refuse(v.limit, v.reason);
   }
-  const int64_t passed = PassedBytes(*kernel.ir);
-  const uint64_t key = FeedbackKey(*kernel.ir);
-  const KernelPricer pricer(*kernel.ir, profile, device_);
+  const int64_t passed = PassedBytes(ir);
+  const uint64_t key = FeedbackKey(ir);
+  const KernelPricer pricer(ir, profile, device_);
   struct Candidate {
     const Schedule* schedule;
     int64_t ps;
   };
   std::vector<Candidate> admissible;
   std::optional<Candidate> spilling;  // the least bad, for a single op that fits nowhere
-  const std::vector<Schedule> schedules =
-      CandidateSchedules(*kernel.ir, profile, schedule_limits());
+  const std::vector<Schedule> schedules = CandidateSchedules(ir, profile, schedule_limits());
   for (const Schedule& s : schedules) {
     const Footprint footprint = pricer.FootprintOf(s, FindCompiled(key, s));
     const bool allowed =
@@ -224,7 +246,7 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
             .passed_bytes = passed,
             .work = work};
   }
-  return out;
+  return best;
 }
 
 bool GroupPricer::Fits(absl::Span<const NodeId> ops) const {
@@ -242,14 +264,20 @@ bool GroupPricer::Fits(absl::Span<const NodeId> ops) const {
 bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> stores) const {
   const KernelOutcome kernel = Build(group, stores);
   if (!kernel.ir) return false;
-  const Classification shape = Classify(*kernel.ir);
-  if (!shape.feasible || !SwitchedOff(*kernel.ir, shape, options_).empty()) return false;
-  const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
-  if (!limits_.CheckKernel(*kernel.ir, profile).ok()) return false;
-  const std::vector<Schedule> schedules =
-      CandidateSchedules(*kernel.ir, profile, schedule_limits());
+  if (FitsKernel(*kernel.ir)) return true;
+  const std::optional<KernelIr> unrolled =
+      options_.unroll ? UnrollReductions(*kernel.ir) : std::nullopt;
+  return unrolled && FitsKernel(*unrolled);
+}
+
+bool GroupPricer::FitsKernel(const KernelIr& ir) const {
+  const Classification shape = Classify(ir);
+  if (!shape.feasible || !SwitchedOff(ir, shape, options_).empty()) return false;
+  const KernelProfile profile = ProfileKernel(ir, shape);
+  if (!limits_.CheckKernel(ir, profile).ok()) return false;
+  const std::vector<Schedule> schedules = CandidateSchedules(ir, profile, schedule_limits());
   return std::any_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
-    return limits_.Allows(PredictFootprint(*kernel.ir, profile, s, device_));
+    return limits_.Allows(PredictFootprint(ir, profile, s, device_));
   });
 }
 
@@ -268,6 +296,8 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
     return absl::InternalError(
         absl::StrCat("a priced group cannot be built: ", kernel.refusal->reason));
   }
+  if (schedule.unrolled) kernel.ir = UnrollReductions(*kernel.ir);
+  RG_CHECK(kernel.ir.has_value());
   const Classification shape = Classify(*kernel.ir);
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   Price price =
@@ -332,7 +362,9 @@ const CompiledResources* GroupPricer::Compiled(const GroupOps& group,
                                                const Schedule& schedule) const {
   if (options_.feedback.empty() || !epilogue_roots_.In(group.ops).empty()) return nullptr;
   const KernelOutcome kernel = Build(group);
-  return kernel.ir ? FindCompiled(FingerprintOf(*kernel.ir), schedule) : nullptr;
+  if (!kernel.ir) return nullptr;
+  const KernelIr ir = schedule.unrolled ? *UnrollReductions(*kernel.ir) : *kernel.ir;
+  return FindCompiled(FingerprintOf(ir), schedule);
 }
 
 GroupPricer GroupPricer::WithoutFeedback() const {

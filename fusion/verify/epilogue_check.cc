@@ -38,7 +38,8 @@ absl::Status CheckPoints(const Group& group, const Call& call) {
   const ValueId product = call.results[0].value;
   bool reads = false;
   for (const Instr& i : ir.instrs) {
-    if (i.kind == InstrKind::kReduce || i.kind == InstrKind::kScan || ir.scatter) {
+    if (i.kind == InstrKind::kReduce || i.kind == InstrKind::kFold || i.kind == InstrKind::kScan ||
+        ir.scatter) {
       return Broken("P9: its epilogue folds points");
     }
     if (i.kind != InstrKind::kLoad) continue;

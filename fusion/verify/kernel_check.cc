@@ -91,6 +91,7 @@ class KernelMeaning {
       case InstrKind::kSelect: return At(instr.operands[Holds(instr, at) ? 0 : 1], at);
       case InstrKind::kReduce: return Reduce(instr, at);
       case InstrKind::kScan: return Scan(instr, at);
+      case InstrKind::kFold: return Fold(instr, at);
       case InstrKind::kPointwise: break;
     }
     std::vector<Meaning> operands;
@@ -128,6 +129,12 @@ class KernelMeaning {
       sum.Add(At(instr.operands[0], inner));
     });
     return FoldMeaning(instr.op, instr.dtype, Elements(extents), sum);
+  }
+
+  Meaning Fold(const Instr& instr, const Coords& at) {
+    FoldSum sum;
+    for (int operand : instr.operands) sum.Add(At(operand, at));
+    return FoldMeaning(instr.op, instr.dtype, static_cast<int64_t>(instr.operands.size()), sum);
   }
 
   Meaning Scan(const Instr& instr, const Coords& at) {
@@ -184,23 +191,9 @@ class KernelChecker {
     RG_RETURN_IF_ERROR(CheckBuffers());
     RG_RETURN_IF_ERROR(CheckReferences());
     if (absl::Status s = ir_.Verify(); !s.ok()) return Broken(s.message());
-    std::vector<int> stores(ir_.buffers.size(), 0);
-    for (const Store& s : ir_.stores) {
-      ++stores[s.buffer];
-      RG_RETURN_IF_ERROR(CheckStore(s));
-    }
-    if (ir_.scatter) {
-      ++stores[ir_.scatter->buffer];
-      RG_RETURN_IF_ERROR(CheckScatter(*ir_.scatter));
-    }
-    for (size_t b = 0; b < stores.size(); ++b) {
-      const int wanted = ir_.buffers[b].written ? 1 : 0;
-      if (stores[b] != wanted) {
-        return Broken("P6: its kernel stores ", Named(ir_.buffers[b].value), " ", stores[b],
-                      " times instead of ", wanted);
-      }
-    }
-    return absl::OkStatus();
+    for (const Store& s : ir_.stores) RG_RETURN_IF_ERROR(CheckStore(s));
+    RG_RETURN_IF_ERROR(CheckStoredPoints());
+    return ir_.scatter ? CheckScatter(*ir_.scatter) : absl::OkStatus();
   }
 
  private:
@@ -273,6 +266,7 @@ class KernelChecker {
       bad = bad || (instr.kind == InstrKind::kSelect && instr.operands.size() != 2);
       const bool folds = instr.kind == InstrKind::kReduce || instr.kind == InstrKind::kScan;
       bad = bad || (folds && instr.operands.size() != 1);
+      bad = bad || (instr.kind == InstrKind::kFold && instr.operands.empty());
       if (bad) return Broken("P6: instruction v", i, " of its kernel is malformed");
       if (!KeepsDType(instr))
         return Broken("P6: v", i, " of its kernel changes the dtype of what it passes on");
@@ -293,7 +287,7 @@ class KernelChecker {
   bool KeepsDType(const Instr& instr) const {
     if (instr.kind == InstrKind::kLoad) return instr.dtype == ir_.buffers[instr.buffer].dtype;
     const bool passes = instr.kind == InstrKind::kSelect || instr.kind == InstrKind::kReduce ||
-                        instr.kind == InstrKind::kScan ||
+                        instr.kind == InstrKind::kScan || instr.kind == InstrKind::kFold ||
                         (instr.kind == InstrKind::kPointwise && instr.op == Op::copy);
     return !passes || std::all_of(instr.operands.begin(), instr.operands.end(),
                                   [&](int o) { return ir_.instrs[o].dtype == instr.dtype; });
@@ -329,6 +323,31 @@ class KernelChecker {
     return absl::OkStatus();
   }
 
+  // Elements are written once each by K4, so that as many points as elements are all of them.
+  absl::Status CheckStoredPoints() const {
+    std::vector<int64_t> points(ir_.buffers.size(), 0);
+    std::vector<int> stores(ir_.buffers.size(), 0);
+    for (const Store& s : ir_.stores) {
+      ++stores[s.buffer];
+      points[s.buffer] += ir_.Points(ir_.instrs[s.instr].axes);
+    }
+    for (size_t b = 0; b < stores.size(); ++b) {
+      const Buffer& buffer = ir_.buffers[b];
+      const bool scattered = ir_.scatter && ir_.scatter->buffer == static_cast<int>(b);
+      const bool wanted = buffer.written && !scattered;
+      if ((stores[b] > 0) != wanted) {
+        return Broken("P6: its kernel stores ", Named(buffer.value), " ", stores[b],
+                      wanted ? " times" : " times too often");
+      }
+      const int64_t elements = Elements(g_.type(buffer.value).shape);
+      if (wanted && points[b] != elements) {
+        return Broken("P6: its kernel stores ", points[b], " of the ", elements, " elements of ",
+                      Named(buffer.value));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckStore(const Store& store) {
     const ValueId v = ir_.buffers[store.buffer].value;
     const Shape& shape = g_.type(v).shape;
@@ -339,11 +358,6 @@ class KernelChecker {
     }
     if (instr.dtype != g_.type(v).dtype) {
       return Broken("P6: its kernel stores ", Name(instr.dtype), " as ", Named(v));
-    }
-    // Written once each by K4, so that as many points as elements are all of them.
-    if (ir_.Points(instr.axes) != Elements(shape)) {
-      return Broken("P6: its kernel stores ", ir_.Points(instr.axes), " of the ", Elements(shape),
-                    " elements of ", Named(v));
     }
     return ForPoints(instr.axes, [&](const Coords& at) -> absl::Status {
       Coords element;

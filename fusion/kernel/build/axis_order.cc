@@ -4,6 +4,9 @@
 #include <numeric>
 #include <utility>
 
+#include "fusion/kernel/ir/accesses/interleaved.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
+
 namespace retrograd {
 namespace {
 
@@ -71,31 +74,29 @@ void DropUnitAxes(KernelIr& ir) {
   if (extents.size() != ir.extents.size()) Renumber(ir, number, std::move(extents));
 }
 
-// The access that decides the order: most points, stores before loads.
-const IndexExpr* Leader(const KernelIr& ir) {
-  const IndexExpr* best = nullptr;
-  int64_t best_points = -1;
-  for (const Store& s : ir.stores) {
-    const int64_t points = ir.Points(s.offset.axes());
-    if (points > best_points) best = &s.offset, best_points = points;
-  }
+// Where the accesses that reach the most points lie in memory, stores before loads.
+std::vector<const IndexExpr*> Leaders(const KernelIr& ir) {
+  std::vector<const IndexExpr*> leaders;
+  int64_t most = -1;
+  const auto see = [&](const IndexExpr& offset) {
+    const int64_t points = ir.Points(offset.axes());
+    if (points > most) leaders.clear();
+    if (points >= most) leaders.push_back(&offset);
+    most = std::max(most, points);
+  };
+  for (const Store& s : ir.stores) see(s.offset);
   for (const Instr& i : ir.instrs) {
-    if (i.kind != InstrKind::kLoad || !i.indirect.empty()) continue;
-    const int64_t points = ir.Points(i.offset.axes());
-    if (points > best_points) best = &i.offset, best_points = points;
+    if (i.kind == InstrKind::kLoad && i.indirect.empty()) see(i.offset);
   }
-  return best;
+  return leaders;
 }
 
-void OrderAxes(KernelIr& ir) {
-  if (ir.scatter) return;  // outer, rows, inner: the order is the meaning
-  const IndexExpr* leader = Leader(ir);
-  if (leader == nullptr) return;
+void OrderAxes(KernelIr& ir, const IndexExpr& leader) {
   std::vector<int> order(ir.extents.size());
   std::iota(order.begin(), order.end(), 0);
   // Axes that the leader does not step along come first.
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    const int64_t ca = std::abs(leader->axis_coef(a)), cb = std::abs(leader->axis_coef(b));
+    const int64_t ca = std::abs(leader.axis_coef(a)), cb = std::abs(leader.axis_coef(b));
     if ((ca == 0) != (cb == 0)) return ca == 0;
     return ca > cb;
   });
@@ -146,12 +147,120 @@ void MergeAxes(KernelIr& ir) {
   DropUnitAxes(ir);
 }
 
+constexpr int64_t kLanes = 8;  // of the widest vectors
+
+// Whether the values that reductions fold over and stores write vary over both axes or over
+// neither.
+bool ActAsOne(const KernelIr& ir, int outer, int inner) {
+  const auto agrees = [&](AxisMask m) { return (m >> outer & 1) == (m >> inner & 1); };
+  return std::all_of(ir.instrs.begin(), ir.instrs.end(),
+                     [&](const Instr& i) { return agrees(i.reduced); }) &&
+         std::all_of(ir.stores.begin(), ir.stores.end(),
+                     [&](const Store& s) { return agrees(ir.instrs[s.instr].axes); });
+}
+
+// The last axis becomes part of the one before it.
+void FoldLastAxis(KernelIr& ir) {
+  const int last = static_cast<int>(ir.extents.size()) - 1;
+  const int64_t inner = ir.extents[last];
+  std::vector<int64_t> extents(ir.extents.begin(), ir.extents.end() - 1);
+  extents[last - 1] *= inner;
+  std::vector<IndexExpr> replacement;
+  for (int a = 0; a < last - 1; ++a) replacement.push_back(IndexExpr::Axis(a));
+  const IndexExpr folded = IndexExpr::Axis(last - 1);
+  replacement.push_back(FloorDiv(folded, inner, extents));
+  replacement.push_back(Mod(folded, inner, extents));
+  ForEachExpr(ir, [&](IndexExpr& e) { e = Substitute(e, replacement, extents); });
+  ForEachMask(ir, [&](AxisMask& m) {
+    if ((m >> last & 1) != 0) m = (m & ~(AxisMask{1} << last)) | AxisMask{1} << (last - 1);
+  });
+  ir.extents = std::move(extents);
+}
+
+// The two last axes become one if the last one is so short that a vector has several of its rows,
+// each a whole part of it, and an access to all points goes along both.
+void FoldShortRows(KernelIr& ir) {
+  const int last = static_cast<int>(ir.extents.size()) - 1;
+  if (ir.scatter || last < 1) return;
+  const int64_t inner = ir.extents[last];
+  if (inner < 2 || inner >= kLanes || kLanes % inner != 0) return;
+  const std::vector<const IndexExpr*> leaders = Leaders(ir);
+  const bool along = std::any_of(leaders.begin(), leaders.end(), [&](const IndexExpr* e) {
+    return e->axis_coef(last) == 1 && e->axis_coef(last - 1) == inner;
+  });
+  if (along && ActAsOne(ir, last - 1, last)) FoldLastAxis(ir);
+}
+
+// Whether vectors reach all elements of all large accesses by several at once.
+bool GoesByVectors(const KernelIr& ir) {
+  const int64_t all = ir.Points(ir.all_axes());
+  const Vectors vectors = VectorsOf(ir, kLanes);
+  std::vector<int> loads, stores;  // that go by single elements
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& load = ir.instrs[i];
+    if (load.kind != InstrKind::kLoad || ir.Points(load.offset.axes()) < all) continue;
+    if (FormOfLoad(ir, static_cast<int>(i), vectors).width == 1)
+      loads.push_back(static_cast<int>(i));
+  }
+  for (size_t s = 0; s < ir.stores.size(); ++s) {
+    if (ir.Points(ir.stores[s].offset.axes()) < all) continue;
+    if (StoreWidth(ir, ir.stores[s], vectors) == 1) stores.push_back(static_cast<int>(s));
+  }
+  size_t together = 0;
+  for (const auto& run : FindInterleavedLoads(ir, loads, vectors)) together += run.members.size();
+  for (const auto& run : FindInterleavedStores(ir, stores, vectors)) together += run.members.size();
+  return together == loads.size() + stores.size();
+}
+
+// Whether all large accesses go along the last axis, and its rows are no shorter than a vector.
+bool GoesAlongRows(const KernelIr& ir) {
+  const int last = static_cast<int>(ir.extents.size()) - 1;
+  if (last < 0) return true;
+  if (ir.extents[last] < kLanes) return false;
+  const int64_t all = ir.Points(ir.all_axes());
+  const auto goes_along = [&](const IndexExpr& e) {
+    return e.axis_coef(last) == 1 || ir.Points(e.axes()) < all;
+  };
+  return std::all_of(ir.stores.begin(), ir.stores.end(),
+                     [&](const Store& s) { return goes_along(s.offset); }) &&
+         std::all_of(ir.instrs.begin(), ir.instrs.end(), [&](const Instr& i) {
+           return i.kind != InstrKind::kLoad || goes_along(i.offset);
+         });
+}
+
+// Enough to see each way in which tensors lie that are joined, split or turned.
+constexpr size_t kMostOrders = 4;
+
+// The order of another access than the one whose order it is, if all go by vectors in that one
+// alone.
+void PreferVectors(KernelIr& ir) {
+  KernelIr first = ir;
+  FoldShortRows(first);
+  std::vector<const IndexExpr*> tried;
+  for (const IndexExpr* leader : Leaders(ir)) {
+    if (tried.size() == kMostOrders || GoesByVectors(first)) break;
+    const bool known = std::any_of(tried.begin(), tried.end(),
+                                   [&](const IndexExpr* other) { return *other == *leader; });
+    if (known) continue;
+    tried.push_back(leader);
+    KernelIr other = ir;
+    OrderAxes(other, *leader);
+    MergeAxes(other);
+    FoldShortRows(other);
+    if (GoesByVectors(other)) first = std::move(other);
+  }
+  ir = std::move(first);
+}
+
 }  // namespace
 
 void OrderAndMergeAxes(KernelIr& ir) {
   DropUnitAxes(ir);
-  OrderAxes(ir);
+  const std::vector<const IndexExpr*> leaders = Leaders(ir);
+  // Outer, rows, inner: a scatter's order is its meaning.
+  if (!ir.scatter && !leaders.empty()) OrderAxes(ir, *leaders[0]);
   MergeAxes(ir);
+  if (!ir.scatter && !GoesAlongRows(ir)) PreferVectors(ir);
 }
 
 }  // namespace retrograd

@@ -8,7 +8,9 @@ namespace retrograd {
 
 // Orders the axes as the largest access lies in memory (a store before a load of its size), so
 // that the last axis is the fastest; drops axes of extent 1; merges neighbours that every access,
-// guard and reduction treats as one.
+// guard and reduction treats as one, and a last axis shorter than a vector with the one before it.
+// Where some large access then goes element by element, but none does in the order of another
+// large one, that order is taken. The buffers' alignments are known.
 void OrderAndMergeAxes(KernelIr& ir);
 
 }  // namespace retrograd

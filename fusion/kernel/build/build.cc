@@ -51,8 +51,8 @@ class Builder {
       if (refusal_) return {.ir = {}, .refusal = refusal_};
     }
     if (merged_) RemoveUnused(ir_);
-    OrderAndMergeAxes(ir_);
     FillAlignment();
+    OrderAndMergeAxes(ir_);
     return {.ir = std::move(ir_), .refusal = {}};
   }
 

@@ -48,7 +48,8 @@ std::string PrintInstr(const Instr& instr) {
     case InstrKind::kIndex:
       return absl::StrFormat("index %.17g + %.17g*(%s)", instr.start, instr.step,
                              instr.offset.Print());
-    case InstrKind::kPointwise: return absl::StrCat(Name(instr.op), PrintOperands(instr));
+    case InstrKind::kPointwise:
+    case InstrKind::kFold: return absl::StrCat(Name(instr.op), PrintOperands(instr));
     case InstrKind::kSelect:
       return absl::StrCat("select", PrintOperands(instr), PrintGuards(instr.guards));
     case InstrKind::kReduce:

@@ -8,7 +8,8 @@
 //       a scan runs along one axis over which it and its operand vary
 //   K3  loads and stores stay inside their buffers wherever their guards hold
 //   K4  a store writes each element of its region exactly once: its offset is one-to-one over the
-//       axes that its instruction varies over, and its instruction varies over no other axis
+//       axes that its instruction varies over, and its instruction varies over no other axis;
+//       several stores of one buffer write different elements
 //   K5  guards and offsets mention only axes of the instruction
 #ifndef RETROGRAD_FUSION_KERNEL_IR_KERNEL_IR_H_
 #define RETROGRAD_FUSION_KERNEL_IR_KERNEL_IR_H_
@@ -34,6 +35,7 @@ enum class InstrKind : uint8_t {
   kPointwise,  // op(operands)
   kSelect,     // operand 0 where the guards hold, else operand 1
   kReduce,     // op folded over the axes `reduced`, starting from the op's identity
+  kFold,       // op, a reduction's, folded over the operands in their order
   kScan,       // op folded over the places up to this one along the axis `reduced`
 };
 

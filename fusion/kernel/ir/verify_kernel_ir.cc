@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -97,9 +100,10 @@ absl::Status LoadInBounds(const KernelIr& ir, int i) {
                              ", which has ", elements));
 }
 
+using Steps = std::vector<std::pair<int64_t, int64_t>>;  // (coefficient, extent)
+
 // One-to-one for certain: each coefficient exceeds all that the smaller ones can add up to.
-bool AffineOneToOne(const KernelIr& ir, const IndexExpr& e, AxisMask axes) {
-  std::vector<std::pair<int64_t, int64_t>> steps;  // (coefficient, extent)
+bool AffineOneToOne(const KernelIr& ir, const IndexExpr& e, AxisMask axes, Steps steps = {}) {
   for (size_t a = 0; a < ir.extents.size(); ++a) {
     if ((axes >> a & 1) == 0 || ir.extents[a] <= 1) continue;
     steps.push_back({std::abs(e.axis_coef(static_cast<int>(a))), ir.extents[a]});
@@ -111,6 +115,58 @@ bool AffineOneToOne(const KernelIr& ir, const IndexExpr& e, AxisMask axes) {
     reach += coef * (extent - 1);
   }
   return true;
+}
+
+// The ascending numbers as steps from the first one, or nullopt if they are no such grid.
+std::optional<Steps> GridOf(std::vector<int64_t> numbers) {
+  Steps steps;
+  while (numbers.size() > 1) {
+    const int64_t step = numbers[1] - numbers[0];
+    size_t run = 1;
+    while (run < numbers.size() && numbers[run] - numbers[run - 1] == step) ++run;
+    std::vector<int64_t> firsts;
+    for (size_t n = 0; n < numbers.size(); ++n) {
+      if (n % run == 0) {
+        firsts.push_back(numbers[n]);
+      } else if (numbers[n] - numbers[n - 1] != step) {
+        return std::nullopt;
+      }
+    }
+    if (numbers.size() % run != 0) return std::nullopt;
+    steps.push_back({step, static_cast<int64_t>(run)});
+    numbers = std::move(firsts);
+  }
+  return steps;
+}
+
+// Whether stores of one buffer write different elements. Where offsets are not affine and points
+// are many, that is not decided here.
+bool WriteApart(const KernelIr& ir, const std::vector<const Store*>& stores) {
+  int64_t points = 0;
+  for (const Store* s : stores) points += ir.Points(ir.instrs[s->instr].axes);
+  if (points <= kBruteForcePoints) {
+    absl::flat_hash_set<int64_t> seen;
+    return std::all_of(stores.begin(), stores.end(), [&](const Store* s) {
+      return EveryPoint(ir, ir.instrs[s->instr].axes, [&](absl::Span<const int64_t> at) {
+        return seen.insert(s->offset.Evaluate(at)).second;
+      });
+    });
+  }
+  const auto from_zero = [](const Store* s) {
+    return s->offset + IndexExpr::Constant(-s->offset.offset());
+  };
+  const IndexExpr base = from_zero(stores[0]);
+  const AxisMask axes = ir.instrs[stores[0]->instr].axes;
+  std::vector<int64_t> firsts;
+  for (const Store* s : stores) {
+    if (ir.instrs[s->instr].axes != axes || !(from_zero(s) == base)) return false;
+    firsts.push_back(s->offset.offset());
+  }
+  std::sort(firsts.begin(), firsts.end());
+  if (std::adjacent_find(firsts.begin(), firsts.end()) != firsts.end()) return false;
+  if (!base.is_affine()) return true;
+  const std::optional<Steps> grid = GridOf(std::move(firsts));
+  return grid && AffineOneToOne(ir, base, axes, *grid);
 }
 
 absl::Status CheckStore(const KernelIr& ir, const Store& store, int number) {
@@ -177,6 +233,10 @@ absl::Status CheckInstr(const KernelIr& ir, int i) {
     if ((instr.axes & instr.reduced) != 0) return Broken("K2", i, "varies over an axis it folds");
     used &= ~instr.reduced;
   }
+  if (instr.kind == InstrKind::kFold &&
+      (instr.operands.empty() || PatternOf(instr.op) != Pattern::kReduction)) {
+    return Broken("K2", i, "is no reduction of its operands");
+  }
   if (instr.kind == InstrKind::kScan) {
     if (instr.operands.size() != 1 || PatternOf(instr.op) != Pattern::kScan) {
       return Broken("K2", i, "is no scan of one operand");
@@ -210,6 +270,16 @@ absl::Status KernelIr::Verify() const {
     RG_RETURN_IF_ERROR(CheckInstr(*this, static_cast<int>(i)));
   for (size_t s = 0; s < stores.size(); ++s) {
     RG_RETURN_IF_ERROR(CheckStore(*this, stores[s], static_cast<int>(s)));
+  }
+  for (size_t b = 0; b < buffers.size(); ++b) {
+    std::vector<const Store*> of_buffer;
+    for (const Store& s : stores) {
+      if (s.buffer == static_cast<int>(b)) of_buffer.push_back(&s);
+    }
+    if (of_buffer.size() > 1 && !WriteApart(*this, of_buffer)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("K4: two stores write some element of buffer ", b));
+    }
   }
   if (scatter.has_value()) {
     const int n = static_cast<int>(instrs.size());

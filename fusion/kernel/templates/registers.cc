@@ -163,6 +163,7 @@ void CountAccesses(const KernelIr& ir, KernelProfile& p) {
   const AxisMask rows = LongAxes(ir, p.shape.shape.row_axes);
   const AxisMask columns = LongAxes(ir, p.shape.shape.column_axes);
   int64_t unguarded = 0;  // bytes an element, in millionths
+  int64_t loaded = 0;     // elements at which some load happens, in millionths
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     p.word_bytes = std::max(p.word_bytes, 4 * Words(instr.dtype));
@@ -171,12 +172,17 @@ void CountAccesses(const KernelIr& ir, KernelProfile& p) {
     ++At(p.counts, RegisterCount::kLoads);
     if (BringsIn(ir, p, static_cast<int>(i))) {
       p.loaded_bytes += SizeBytes(instr.dtype);
-      unguarded += SizeBytes(instr.dtype) * UnguardedPpm(ir, instr);
+      const int64_t ppm = UnguardedPpm(ir, instr);
+      unguarded += SizeBytes(instr.dtype) * ppm;
+      loaded = std::min(loaded + ppm, kPpm);
     } else if (!p.inner[i] && (instr.axes & columns) != 0 && (instr.axes & rows) == 0) {
       At(p.counts, RegisterCount::kColumnLoads) += Words(instr.dtype);
     }
   }
-  if (p.loaded_bytes > 0) p.unguarded_ppm = unguarded / p.loaded_bytes;
+  if (p.loaded_bytes > 0) {
+    p.unguarded_ppm = unguarded / p.loaded_bytes;
+    p.unloaded_ppm = kPpm - loaded;
+  }
   for (const Store& s : ir.stores) {
     if (p.inner[s.instr]) p.stored_bytes += SizeBytes(ir.buffers[s.buffer].dtype);
   }
@@ -199,11 +205,12 @@ void CountLate(const KernelIr& ir, KernelProfile& p) {
   }
 }
 
-// Bytes that a thread has under way, on average over all that it moves.
+// Bytes that a thread has under way, on average over all that it moves. Where it loads nothing it
+// waits for nothing: its stores are what is under way.
 int64_t BytesUnderWay(const KernelProfile& p, const PointsOfThread& points) {
-  // Who loads nothing at its points waits for nothing: its stores are what is under way.
   if (p.loaded_bytes == 0) return p.stored_bytes * points.under_way;
-  const int64_t most = MulDiv(p.loaded_bytes * points.under_way, p.unguarded_ppm, kPpm);
+  const int64_t most = MulDiv(p.loaded_bytes * points.under_way, p.unguarded_ppm, kPpm) +
+                       MulDiv(p.stored_bytes * points.under_way, p.unloaded_ppm, kPpm);
   if (points.among_stores == 0 || p.late_loaded_bytes == 0) return most;
   const int64_t moved = p.loaded_bytes + p.stored_bytes;
   const int64_t together = moved - p.late_loaded_bytes;

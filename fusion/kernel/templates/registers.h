@@ -23,6 +23,7 @@ struct KernelProfile {
   int64_t loaded_bytes = 0;        // bytes an element that all inner loads bring in
   int64_t late_loaded_bytes = 0;   // of them, what a stage that stores is the first to need
   int64_t unguarded_ppm = kPpm;    // of them, what guards let through of an element, on average
+  int64_t unloaded_ppm = 0;        // of the elements, those at which guards leave out all loads
   int carried_loads = 0;           // inner loads that a later stage uses too
   int64_t carried_load_bytes = 0;  // an element, as they lie in memory
   // Made in one row stage by a division or a slower instruction and used in a later one, in the

@@ -20,6 +20,7 @@ std::string Schedule::Print() const {
   absl::StrAppend(&out, " blocks=", blocks);
   if (persistent) absl::StrAppend(&out, " persistent");
   if (staged > 0) absl::StrAppend(&out, " staged=", staged);
+  if (unrolled) absl::StrAppend(&out, " unrolled");
   return out;
 }
 

@@ -48,6 +48,7 @@ struct Schedule {
   int64_t split = 1;        // kColumnReduction, kRowColumn: partial results a column;
                             // kRowReduction: pieces of one row. > 1 needs a finalize launch
   int64_t blocks = 1;       // of the main launch
+  bool unrolled = false;    // of a kernel whose reductions are unrolled (unroll_reductions.h)
   friend bool operator==(const Schedule&, const Schedule&) = default;
   std::string Print() const;  // "row_reduction threads=256 per_row=128 rows=2 vec=8 persistent"
 };

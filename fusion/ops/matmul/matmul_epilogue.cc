@@ -62,7 +62,7 @@ std::string WhyNoEpilogue(const KernelIr& ir, ValueId product, const MatMulEpilo
   }
   if (ir.scatter) return "a scatter follows no product";
   for (const Instr& i : ir.instrs) {
-    if (i.kind == InstrKind::kReduce || i.kind == InstrKind::kScan) {
+    if (i.kind == InstrKind::kReduce || i.kind == InstrKind::kFold || i.kind == InstrKind::kScan) {
       return "the epilogue sums over the product's points";
     }
     if (!i.indirect.empty() || !i.guards.empty()) {

@@ -114,7 +114,7 @@ TEST_CASE("the print names every load, guard, reduction and store") {
 
 // --- vectors -------------------------------------------------------------------------------------
 
-TEST_CASE("LaneStride and KnownMultiple agree with every point of random expressions") {
+TEST_CASE("what is known of lanes agrees with every point of random expressions") {
   const uint64_t seed = GENERATE(range<uint64_t>(1, 200));
   INFO("seed " << seed);
   uint64_t state = seed * 0x9e3779b97f4a7c15;
@@ -129,23 +129,57 @@ TEST_CASE("LaneStride and KnownMultiple agree with every point of random express
   const int64_t divisor = 1 << (1 + draw(4));
   if (draw(3) == 0) e = FloorDiv(e, divisor, extents) * (1 + draw(4));
   if (draw(3) == 0) e = Mod(e, divisor, extents) + FloorDiv(A(2), 8, extents) * 32;
+  if (draw(3) == 0) e = e * -1 + FloorDiv(A(2) * (1 + draw(3)) + A(0) * 6, 1 + draw(6), extents);
   const IndexExpr phase = A(0) * draw(9) + A(1) * draw(2) + IndexExpr::Constant(draw(3));
   const Vectors vectors{axis, width, draw(2) == 0 ? IndexExpr() : phase};
   const std::optional<int64_t> stride = LaneStride(e, vectors);
   const int64_t multiple = KnownMultiple(e, vectors);
+  const std::vector<int64_t> steps = LaneSteps(e, vectors);
+  const IndexRange range = Range(e, extents);
+  const int64_t begin = range.min + draw(range.max - range.min + 1);
+  const Guard guard{e, begin, begin + 1 + draw(range.max - begin + 1)};
+  const std::vector<LaneTruth> truths = LaneTruths(guard, vectors, extents);
+  const bool agree = LanesAgree(guard, vectors, extents);
+  const IndexExpr at0 = AtLane0(e, vectors, extents);
   for (int64_t a0 = 0; a0 < 3; ++a0) {
     for (int64_t a1 = 0; a1 < 5; ++a1) {
       const int64_t behind = vectors.phase.Evaluate({a0, a1, 0}) % width;
       for (int64_t a2 = (width - behind) % width; a2 + width <= 16; a2 += width) {
         const int64_t first = e.Evaluate({a0, a1, a2});
         INFO(e.Print() << " at " << a0 << "," << a1 << "," << a2 << " width " << width);
+        CHECK(at0.Evaluate({a0, a1, a2}) == first);
         CHECK((multiple == 0 ? first == 0 : first % multiple == 0));
-        for (int j = 1; stride.has_value() && j < width; ++j) {
-          CHECK(e.Evaluate({a0, a1, a2 + j}) == first + *stride * j);
+        const auto holds = [&](int64_t value) { return guard.begin <= value && value < guard.end; };
+        for (int j = 0; j < width; ++j) {
+          const int64_t value = e.Evaluate({a0, a1, a2 + j});
+          if (stride.has_value()) CHECK(value == first + *stride * j);
+          if (!steps.empty()) CHECK(value == first + steps[j]);
+          if (truths[j] != LaneTruth::kVaries) {
+            CHECK(holds(value) == (truths[j] == LaneTruth::kAlways));
+          }
+          if (agree) CHECK(holds(value) == holds(first));
         }
       }
     }
   }
+}
+
+TEST_CASE("lanes of a division or a remainder step by known numbers, and guards of it are known") {
+  const std::vector<int64_t> extents = {64};
+  const Vectors eight{.axis = 0, .width = 8};
+  using Steps = std::vector<int64_t>;
+  CHECK(LaneSteps(FloorDiv(A(0), 2, extents), eight) == Steps{0, 0, 1, 1, 2, 2, 3, 3});
+  CHECK(LaneSteps(Mod(A(0), 4, extents), eight) == Steps{0, 1, 2, 3, 0, 1, 2, 3});
+  const IndexExpr behind_one = A(0) + IndexExpr::Constant(-1);
+  CHECK(LaneSteps(FloorDiv(behind_one, 2, extents), eight) == Steps{0, 1, 1, 2, 2, 3, 3, 4});
+  CHECK(LaneSteps(FloorDiv(A(0), 3, extents), eight).empty());  // 8 is no multiple of 3
+  CHECK(LaneStride(FloorDiv(A(0), 2, extents), eight) == std::nullopt);
+  CHECK(KnownMultiple(FloorDiv(A(0), 2, extents), eight) == 4);
+  const auto always = LaneTruth::kAlways, never = LaneTruth::kNever, varies = LaneTruth::kVaries;
+  CHECK(LaneTruths({Mod(A(0), 2, extents), 0, 1}, eight, extents) ==
+        std::vector{always, never, always, never, always, never, always, never});
+  CHECK(LaneTruths({behind_one, 0, 63}, {.axis = 0, .width = 2}, extents) ==
+        std::vector{varies, always});
 }
 
 TEST_CASE("a row-major access takes 16 bytes at once; an odd row or address takes one element") {

@@ -123,6 +123,15 @@ class Interpreter {
     return IsFloat(dtype) ? v : std::trunc(v);
   }
 
+  double Fold(const Instr& instr, const std::vector<int64_t>& at) {
+    double acc = magnitudes_ || instr.op == Op::sum ? 0 : Info(instr.op).identity;
+    for (int operand : instr.operands) {
+      const double x[2] = {acc, Value(operand, at)};
+      acc = magnitudes_ ? x[0] + std::fabs(x[1]) : Info(instr.op).reference(x);
+    }
+    return acc;
+  }
+
   void EvaluateInstr(int i) {
     const Instr& instr = ir_.instrs[i];
     std::vector<double> out(ir_.Points(instr.axes));
@@ -147,6 +156,7 @@ class Interpreter {
           case InstrKind::kPointwise: v = Pointwise(instr, at); break;
           case InstrKind::kSelect: v = Value(instr.operands[Holds(instr, at) ? 0 : 1], at); break;
           case InstrKind::kScan: v = Scan(instr, at); break;
+          case InstrKind::kFold: v = Fold(instr, at); break;
           case InstrKind::kReduce: break;
         }
         out[Position(instr.axes, at)] = magnitudes_ ? std::fabs(v) : v;

@@ -1,12 +1,11 @@
-// How an access behaves over a vector: `width` consecutive positions of one axis, which begin where
-// the position plus `phase` is a multiple of `width`. Candidates ask it what widths pay, the
-// emitters what to print.
+// How an access behaves over a vector of lanes. Candidates ask it what widths pay, the emitters
+// what to print.
 #ifndef RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_ACCESS_H_
 #define RETROGRAD_FUSION_KERNEL_IR_ACCESSES_VECTOR_ACCESS_H_
 
-#include <optional>
 #include <vector>
 
+#include "fusion/kernel/ir/accesses/lanes.h"
 #include "fusion/kernel/ir/kernel_ir.h"
 
 namespace retrograd {
@@ -14,24 +13,8 @@ namespace retrograd {
 // The widest access of one thread, in bytes.
 inline constexpr int kMaxAccessBytes = 16;
 
-struct Vectors {
-  int axis = -1;
-  int width = 1;
-  IndexExpr phase;      // of other axes than `axis`; 0: vectors begin at multiples of the width
-  bool shifts = false;  // loads out of phase are put together from aligned ones
-};
-
 // The axis along which vectors lie: the last one with more than one position, or -1.
 int FastestAxis(const KernelIr& ir);
-
-// s such that e(lane j) = e(lane 0) + s·j in every vector, or nullopt.
-std::optional<int64_t> LaneStride(const IndexExpr& e, const Vectors& vectors);
-
-// A number that divides e at lane 0 of every vector (0: e is always 0).
-int64_t KnownMultiple(const IndexExpr& e, const Vectors& vectors);
-
-// True if the guard has one truth for all lanes of every vector.
-bool LanesAgree(const Guard& guard, const Vectors& vectors, absl::Span<const int64_t> extents);
 
 // By instruction: whether its value may differ between the lanes of one vector.
 std::vector<bool> LaneVaries(const KernelIr& ir, const Vectors& vectors);
