@@ -285,8 +285,9 @@ TEST_CASE("the row sums and the column sums of a few wide rows are two kernels")
     const BackwardGraph graph = RmsNormBackward({rows, 16384});
     const CasePlan plan(graph, BlocksAlone());
     CHECK(plan.groups().size() == 2);
-    CHECK(plan.Kernel("dw").schedule.kind == Template::kColumnReduction);
-    CHECK(plan.Kernel("dw").schedule.blocks > 4 * rows);
+    const Schedule& schedule = plan.Kernel("dw").schedule;
+    CHECK((schedule.kind == Template::kColumnReduction || schedule.unrolled));
+    CHECK(schedule.blocks > 4 * rows);
     CHECK(CasePlan(graph).summary().cost_ps <= plan.summary().cost_ps);
   }
 }
