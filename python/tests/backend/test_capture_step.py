@@ -75,6 +75,21 @@ def test_too_little_warm_up_and_what_is_no_step_are_refused():
         retrograd.capture_step(3)
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_before_a_capture_and_not_within(enabled):
+    """What a cycle holds, as a graph of another step, is let go by calls that end a capture."""
+    from retrograd.backend import capture_step
+
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(RuntimeError), capture_step._without_collecting():
+            assert not gc.isenabled()
+            raise RuntimeError
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
+
+
 @on_a_gpu
 def test_a_step_that_waits_for_the_device_is_refused_with_what_to_do():
     training = Training(mlp(), True)
