@@ -10,6 +10,7 @@
 
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/accesses/interleaved.h"
+#include "fusion/kernel/ir/accesses/needed_lanes.h"
 #include "fusion/kernel/ir/accesses/transposed.h"
 #include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
@@ -444,9 +445,14 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
                             .rate_milli = simple,
                             .once = steps,
                             .looped = steps,
-                            .kept = steps});
+                            .kept = steps,
+                            .in_lanes = steps});
   }
   const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
+  // Of vectors of 16 bytes of narrow elements, or as wide as fill a row.
+  const Vectors& widest = vectors_[std::min(std::countr_zero(static_cast<uint64_t>(row_ | 8)), 3)];
+  const std::vector<int> lanes =
+      by_points ? NeededLanes(ir, widest) : std::vector<int>(ir.instrs.size());
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     if (instr.kind == InstrKind::kConstant) continue;
@@ -476,7 +482,9 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     } else {
       here.repeat = rows ? Repeat::kPerThread : Repeat::kPerColumn;
     }
+    const bool each_point = by_points && here.once == points_;
     here.once = Saturated(here.once * steps);
+    here.in_lanes = each_point ? MulDiv(here.once, lanes[i], widest.width) : here.once;
     here.looped = here.once * StagesOf(p, i);
     here.kept = here.once * (p.inner[i] ? StagesAmong(p.needed_beside_costly, i) : 1);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {
@@ -486,6 +494,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
       evaluations_.push_back(here);
     } else {
       known->once = Saturated(known->once + here.once);
+      known->in_lanes = Saturated(known->in_lanes + here.in_lanes);
       known->looped = Saturated(known->looped + here.looped);
       known->kept = Saturated(known->kept + here.kept);
     }
@@ -497,6 +506,7 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
   // rest is evaluated again.
   int64_t values = KeepsCostly(profile_, s) ? e.kept : e.looped;
   if (s.persistent && !HoldsRows(s) && e.load) values = e.once;
+  if (s.vector_width > 1 && e.once > 0) values = MulDiv(values, e.in_lanes, e.once);
   int64_t each = 1;
   switch (e.repeat) {
     case Repeat::kFixed: break;

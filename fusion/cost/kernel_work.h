@@ -79,6 +79,7 @@ class KernelWork {
     int64_t once = 0;        // evaluations (kFixed) or values, if each is evaluated in one stage
     int64_t looped = 0;      // the same, if every stage evaluates again what it needs
     int64_t kept = 0;        // the same, if costly values are kept from stage to stage
+    int64_t in_lanes = 0;    // of `once`, those in lanes of the widest vectors that need them
   };
 
   std::vector<RowCopy> CopiesOfRows(const KernelIr& ir, const KernelProfile& profile) const;
