@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -39,13 +40,15 @@ class Writer {
     batch_ = q[0], heads_ = q[1], kv_heads_ = k[1], queries_ = q[2], keys_ = k[2], dim_ = q[3];
   }
 
-  AttentionKernels::Launch BiasKinds() {
+  // `boxes`: rows of the bias begin at multiples of 16 bytes.
+  AttentionKernels::Launch BiasKinds(bool boxes) {
     Begin("what tiles of the bias hold", KernelHead::kPlain, 128, {kLse, kBias, Workspace()});
     Arguments({kLse, kBias, Workspace()});
     const AttentionOperand& bias = call_.operands[kBias];
     Sizes(1);
-    out_.Line("rg_bias_kinds(bias + ", Sized(bias.offset), ", ", BiasStrides(), ", ",
-              Sized(BiasExtent(0)), ", ", Sized(BiasExtent(1)), ",");
+    const bool packs = boxes && keys_ % (kCopyAlignment / 2) == 0;
+    out_.Line("rg_bias_kinds<", packs ? "true" : "false", ">(bias + ", Sized(bias.offset), ", ",
+              BiasStrides(), ", ", Sized(BiasExtent(0)), ", ", Sized(BiasExtent(1)), ",");
     out_.Line("              ", Lse(), ", sizes, ", Kinds(), ", ", Sized(KindsBytes()), ");");
     return End(BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles(), 0);
   }
@@ -54,8 +57,9 @@ class Writer {
     std::vector<int> places = {kLse, Result(kDQ), Workspace()};
     if (HasScoreGradient(call_)) places.push_back(Result(kDS));
     Begin("the gradient of Q", KernelHead::kAttention, tile.threads(), WithInputs(places));
-    launch_.copied = {kQ, kK, kV, kDO, kO};
-    Open(absl::StrCat("rg_query_shape<", ShapeText(tile), ">"), tile.heads_at_once);
+    CopiedFor(tile, {kQ, kK, kV, kDO, kO});
+    Open(absl::StrCat("rg_query_shape<", ShapeText(tile), BoxesText(tile), ">"),
+         tile.heads_at_once);
     OpenLoader();
     out_.Line("rg_load_for_queries<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
     out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
@@ -73,8 +77,9 @@ class Writer {
   AttentionKernels::Launch Keys(const AttentionTile& tile) {
     Begin("the gradients of K and V", KernelHead::kAttention, tile.threads(),
           WithInputs({Result(kDK), Result(kDV), Workspace()}));
-    launch_.copied = {kQ, kK, kV, kDO, Workspace()};
-    Open(absl::StrCat("rg_key_shape<", ShapeText(tile), ", ", tile.held ? "true" : "false", ">"),
+    CopiedFor(tile, {kQ, kK, kV, kDO, Workspace()});
+    Open(absl::StrCat("rg_key_shape<", ShapeText(tile), ", ", tile.held ? "true" : "false",
+                      BoxesText(tile), ">"),
          tile.heads_at_once);
     OpenLoader();
     out_.Line("rg_load_for_keys<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
@@ -112,6 +117,17 @@ class Writer {
   std::string ShapeText(const AttentionTile& tile) const {
     return absl::StrJoin(std::vector<int64_t>{dim_, tile.groups, tile.stages, tile.own_stages},
                          ", ");
+  }
+
+  // Boxes of the bias behind each stage's tiles.
+  std::string BoxesText(const AttentionTile& tile) const {
+    return tile.with_bias ? absl::StrCat(", ", tile.groups) : "";
+  }
+  void CopiedFor(const AttentionTile& tile, std::vector<int> places) {
+    if (tile.with_bias) places.push_back(kBias);
+    launch_.copied = std::move(places);
+    launch_.kernel.maps = static_cast<int>(launch_.copied.size());
+    boxes_ = tile.with_bias;
   }
 
   // Of the bias, which may lack leading axes: axis 0 and 1, as far as it changes along them.
@@ -215,9 +231,18 @@ class Writer {
       out_.Line("const rg_no_bias added;");
       return;
     }
+    if (boxes_) {
+      Arguments({Workspace()});
+      out_.Line("const rg_boxed_bias<", StorageName(dtypes_[kBias]), "> added = {&rg_map_bias,");
+      OutKinds();
+      return;
+    }
     Arguments({kBias, Workspace()});
     out_.Line("const rg_bias<", StorageName(dtypes_[kBias]), "> added = {bias + ",
               Sized(call_.operands[kBias].offset), ", ", BiasStrides(), ",");
+    OutKinds();
+  }
+  void OutKinds() {
     out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", Sized(Numbers()), "), ",
               Sized(KindsBytes()), ", ", Sized(BiasExtent(0) > 1 ? BiasExtent(1) : 0), ", ",
               BiasExtent(1) > 1 ? 1 : 0, "};");
@@ -273,6 +298,7 @@ class Writer {
   int64_t batch_, heads_, kv_heads_, queries_, keys_, dim_;
   SourceWriter out_;
   AttentionKernels::Launch launch_;
+  bool boxes_ = false;  // its bias comes in boxes
 };
 
 // Whether the copy engine, or a thread with 16 bytes at once, reaches every row.
@@ -348,7 +374,7 @@ AttentionKernels EmitTiledAttention(const AttentionCall& call,
   RG_CHECK(TiledAttentionRefusal(call, operand_dtypes).ok());
   Writer writer(call, operand_dtypes);
   AttentionKernels kernels;
-  if (HasBias(call)) kernels.launches.push_back(writer.BiasKinds());
+  if (HasBias(call)) kernels.launches.push_back(writer.BiasKinds(tiles.queries.with_bias));
   kernels.launches.push_back(writer.Queries(tiles.queries));
   kernels.launches.push_back(writer.Keys(tiles.keys));
   kernels.workspace_bytes = writer.WorkspaceBytes();

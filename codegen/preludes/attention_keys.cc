@@ -4,9 +4,9 @@ namespace retrograd {
 
 const char kAttentionKeys[] = R"(
 // --- dK and dV ---
-template <int dim, int groups, int stages, int own_stages, bool held_>
+template <int dim, int groups, int stages, int own_stages, bool held_, int boxes = 0>
 struct rg_key_shape
-    : rg_attention_shape<dim, groups, stages, own_stages, 2, 1024, 240> {
+    : rg_attention_shape<dim, groups, stages, own_stages, 2, 1024, boxes && dim == 64 ? 232 : 240, boxes> {
   static constexpr bool held = held_;  // K and V lie in registers meanwhile
 };
 
@@ -51,7 +51,9 @@ RG_INLINE void rg_load_for_keys(const rg_attention_places at, const rg_map* map_
         const unsigned stage = loaded % shape::stages;
         rg_bar_wait(at.empty + 8 * stage, (loaded / shape::stages & 1) ^ 1);
         const unsigned ring = at.ring + stage * shape::stage_bytes, bar = at.full + 8 * stage;
-        rg_bar_expect(bar, 2 * shape::tile_bytes + 8 * rg_tile);
+        int bytes = 2 * shape::tile_bytes + 8 * rg_tile;
+        if constexpr (Bias::boxed) bytes += rg_biased_steps<shape::groups>(kinds, j) * rg_bias_box;
+        rg_bar_expect(bar, bytes);
         int head = number;
         rg_renew(head);
 #pragma unroll
@@ -62,6 +64,16 @@ RG_INLINE void rg_load_for_keys(const rg_attention_places at, const rg_map* map_
                        head / s.heads);
         }
         rg_head_load(ring + 2 * shape::tile_bytes, map_numbers, bar, 0, head * tiles + j, 0, 0);
+        if constexpr (Bias::boxed) {
+#pragma unroll 1
+          for (int r = 0; r < shape::groups; ++r) {
+            if (rg_kind_at(kinds, r, j) != rg_tile_any) continue;
+            rg_renew(head);
+            rg_head_load(ring + shape::bias_at + r * rg_bias_box, bias.map, bar, first + 64 * r,
+                         j * rg_tile, bias.kinds_head != 0 ? head % s.heads : 0,
+                         bias.kinds_batch != 0 ? head / s.heads : 0);
+          }
+        }
         ++loaded;
       }
     }
@@ -116,7 +128,7 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
       parity ^= stage + 1 == stages;
       stage = stage + 1 == stages ? 0 : stage + 1;
     };
-    const auto step = [&](auto masked) {
+    const auto step = [&](auto masked, int kind) {
       const unsigned q_tile = at.ring + stage * shape::stage_bytes;
       const unsigned numbers = q_tile + 2 * shape::tile_bytes + lane % 4 * 8;
       rg_bar_wait(at.full + 8 * stage, parity);
@@ -141,18 +153,23 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
       rg_products_wait<1>();
       rg_pin(p);
       rg_release_if(before >= 0, at.empty + 8 * (before < 0 ? 0 : before), lane);
+      constexpr bool boxed = Bias::boxed && decltype(masked)::value;
+      if constexpr (boxed) {
+        rg_add_bias<true>(bias, kind, p, q_tile + shape::bias_at + group * rg_bias_box, 16 * warp,
+                          lane, c);
+      }
 #pragma unroll
       for (int i = 0; i < rg_tile / 8; ++i) {
         const float2 two = rg_shared_two(numbers + 32 * i);
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
-          float x = p[4 * i + n] * c - (n & 1 ? two.y : two.x);
+          float x = p[4 * i + n] * (boxed ? 1 : c) - (n & 1 ? two.y : two.x);
           bool seen = true;
           if constexpr (decltype(masked)::value) {
             const int query = j * rg_tile + 8 * i + lane % 4 * 2 + (n & 1);
             const int key = row + 8 * (n >> 1);
             seen = !(causal && query < key);
-            if constexpr (Bias::given) {
+            if constexpr (Bias::given && !Bias::boxed) {
               seen = seen && query < s.queries;  // its bias may be no number
               x += 1.4426950408889634f * rg_bias_near(bias, batch, h, query, key, s);
             }
@@ -230,16 +247,16 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
             finish();
             pass_over();
           } else if (kind == rg_tile_zeros && j >= clean) {
-            step(rg_no{});
+            step(rg_no{}, kind);
           } else {
-            step(rg_yes{});
+            step(rg_yes{}, kind);
           }
         }
       } else {
 #pragma unroll 1
-        for (; j < clean && j < tiles; ++j) step(rg_yes{});
+        for (; j < clean && j < tiles; ++j) step(rg_yes{}, rg_tile_zeros);
 #pragma unroll 1
-        for (; j < tiles; ++j) step(rg_no{});
+        for (; j < tiles; ++j) step(rg_no{}, rg_tile_zeros);
       }
     }
     finish();
@@ -264,7 +281,8 @@ constexpr float rg_unseen_below = -6e4f;
 
 // A block looks at a tile of one of the bias's tables, of which there may be one for all batches or
 // heads.
-template <typename T>
+// In `packs`, rows of a 16-bit type are whole packs of 16 bytes at such addresses.
+template <bool packs, typename T>
 RG_INLINE void rg_bias_kinds(const T* data, long long batch, long long head, long long query,
                              long long key, int tables_batch, int tables_head, const float* lse,
                              long long lse_batch, long long lse_head, long long lse_row,
@@ -280,10 +298,13 @@ RG_INLINE void rg_bias_kinds(const T* data, long long batch, long long head, lon
   if (threadIdx.x < 64) {
     const int row = i * 64 + static_cast<int>(threadIdx.x);
     float v = rg_from_bits(0x7f800000u);
-    for (int b = 0; row < queries && b < s.batch; ++b) {
-      if (tables_batch > 1 && b != own_batch) continue;
-      for (int h = 0; h < s.heads; ++h) {
-        if (tables_head > 1 && h != own_head) continue;
+    const int first_batch = tables_batch > 1 ? own_batch : 0;
+    const int first_head = tables_head > 1 ? own_head : 0;
+    const int end_batch = tables_batch > 1 ? own_batch + 1 : s.batch;
+    const int end_head = tables_head > 1 ? own_head + 1 : s.heads;
+    for (int b = first_batch; row < queries && b < end_batch; ++b) {
+#pragma unroll 4
+      for (int h = first_head; h < end_head; ++h) {
         v = fminf(v, lse[b * lse_batch + h * lse_head + row * lse_row]);
       }
     }
@@ -293,14 +314,30 @@ RG_INLINE void rg_bias_kinds(const T* data, long long batch, long long head, lon
   // Of what lies behind the last row or key, that of the last one: loads that depend on no condition
   // are under way together.
   int unseen = 1, plain = 1;
-  const int mine = j * 64 + static_cast<int>(threadIdx.x) % 64;
-  const int column = mine < keys ? mine : keys - 1;
-#pragma unroll 16
-  for (int r = static_cast<int>(threadIdx.x) / 64; r < 64; r += 2) {
-    const int row = i * 64 + r < queries ? i * 64 + r : queries - 1;
-    const float v = static_cast<float>(rg_load(from, row * query + column * key));
+  const auto look = [&](float v, int row) {
     unseen &= (v == rg_from_bits(0xff800000u)) | (v - least[row - i * 64] <= rg_unseen_below);
     plain &= v == 0.0f;
+  };
+  if constexpr (packs) {
+    const int mine = j * 64 + static_cast<int>(threadIdx.x) % 8 * 8;
+    const int column = mine < keys ? mine : keys - 8;
+#pragma unroll
+    for (int r = static_cast<int>(threadIdx.x) / 8; r < 64; r += 16) {
+      const int row = i * 64 + r < queries ? i * 64 + r : queries - 1;
+      const uint4 pack = *reinterpret_cast<const uint4*>(from + row * query + column);
+      T* const type = nullptr;
+      const unsigned words[4] = {pack.x, pack.y, pack.z, pack.w};
+#pragma unroll
+      for (int n = 0; n < 4; ++n) look(rg_low(words[n], type), row), look(rg_high(words[n], type), row);
+    }
+  } else {
+    const int mine = j * 64 + static_cast<int>(threadIdx.x) % 64;
+    const int column = mine < keys ? mine : keys - 1;
+#pragma unroll 16
+    for (int r = static_cast<int>(threadIdx.x) / 64; r < 64; r += 2) {
+      const int row = i * 64 + r < queries ? i * 64 + r : queries - 1;
+      look(static_cast<float>(rg_load(from, row * query + column * key)), row);
+    }
   }
   unseen = __syncthreads_and(unseen), plain = __syncthreads_and(plain);
   if (threadIdx.x == 0) {

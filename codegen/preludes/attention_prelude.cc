@@ -9,12 +9,15 @@ const char kAttentionTiles[] = R"(
 
 // A kernel takes descriptions of Q, K, V, dO and either O or the numbers that dQ's kernel leaves of
 // each query. It has a warpgroup that loads and some that multiply.
-#define RG_ATTENTION(name, threads, arguments)                                               \
+#define RG_ATTENTION_MAPS(name, threads, arguments)                                          \
   extern "C" __global__ void __launch_bounds__(threads, 1) name(                             \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot, \
       const RG_GRID_CONSTANT rg_map rg_map_q, const RG_GRID_CONSTANT rg_map rg_map_k,        \
       const RG_GRID_CONSTANT rg_map rg_map_v, const RG_GRID_CONSTANT rg_map rg_map_do,       \
-      const RG_GRID_CONSTANT rg_map rg_map_rows)
+      const RG_GRID_CONSTANT rg_map rg_map_rows
+#define RG_ATTENTION(name, threads, arguments) RG_ATTENTION_MAPS(name, threads, arguments))
+#define RG_ATTENTION_WITH_BIAS(name, threads, arguments) \
+  RG_ATTENTION_MAPS(name, threads, arguments), const RG_GRID_CONSTANT rg_map rg_map_bias)
 
 // Rows from `row` on of one head of one batch entry, `width` elements from `x` on.
 RG_INLINE void rg_head_load(unsigned to, const rg_map* map, unsigned bar, int x, int row, int head,
@@ -154,6 +157,11 @@ RG_INLINE void rg_load_matrices(unsigned (&a)[4], unsigned from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(from) : "memory");
 }
+// The same with rows and columns swapped.
+RG_INLINE void rg_load_turned(unsigned (&a)[4], unsigned from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(from) : "memory");
+}
 RG_INLINE void rg_save_matrices(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
                "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
@@ -184,6 +192,7 @@ RG_INLINE float rg_high(unsigned two, rg_fp16*) {
 }
 
 constexpr int rg_tile = 64;  // keys or queries that are loaded at once
+constexpr int rg_bias_box = rg_tile * rg_tile * 2;  // bytes
 
 struct rg_yes { static constexpr bool value = true; };
 struct rg_no { static constexpr bool value = false; };
@@ -200,14 +209,24 @@ struct rg_attention_sizes {
 enum { rg_tile_unseen = 0, rg_tile_zeros = 1, rg_tile_any = 2 };  // unseen: no key by any row
 template <typename T>
 struct rg_bias {
-  static constexpr bool given = true;
+  static constexpr bool given = true, boxed = false;
   const T* data;
   long long batch, head, query, key;
   const unsigned char* kinds;
   long long by_keys;
   int kinds_batch, kinds_head;  // tables from one to the next
 };
-struct rg_no_bias { static constexpr bool given = false; };
+// The same, brought by the copy engine in boxes of 64 queries x 64 keys.
+template <typename T>
+struct rg_boxed_bias {
+  static constexpr bool given = true, boxed = true;
+  typedef T type;
+  const rg_map* map;
+  const unsigned char* kinds;
+  long long by_keys;
+  int kinds_batch, kinds_head;  // 0: one table for all
+};
+struct rg_no_bias { static constexpr bool given = false, boxed = false; };
 struct rg_no_dropout { static constexpr bool given = false; };
 
 // Of the rows of a block: each 64 of them have the kinds of `along` tiles of the others.
@@ -242,6 +261,14 @@ RG_INLINE bool rg_seen_by_any(const rg_block_kinds<given>& kinds, int j) {
 #pragma unroll
   for (int r = 0; r < groups; ++r) any |= rg_kind_at(kinds, r, j);
   return any != 0;
+}
+// How many of them hold numbers, whose boxes of a bias are brought.
+template <int groups, bool given>
+RG_INLINE int rg_biased_steps(const rg_block_kinds<given>& kinds, int j) {
+  int count = 0;
+#pragma unroll
+  for (int r = 0; r < groups; ++r) count += rg_kind_at(kinds, r, j) == rg_tile_any;
+  return count;
 }
 // Of what lies behind the last row or key, which counts for nothing, that of the last one: loads
 // that depend on no condition wait for each other's data together.
@@ -344,6 +371,37 @@ RG_INLINE void rg_load_part(unsigned (&a)[4], unsigned tile, int row, int k, int
   rg_load_matrices(a, tile + chunk / 8 * (tile_rows * 128) + mine * 128 +
                           (((chunk % 8) ^ (mine & 7)) << 4));
 }
+// The same of a tile of 64 x 64 whose columns are rows of a: 16 of them from `column` on.
+RG_INLINE void rg_load_turned_part(unsigned (&a)[4], unsigned tile, int column, int k, int lane) {
+  const int mine = 16 * k + lane / 16 * 8 + lane % 8, chunk = column / 8 + (lane / 8 & 1);
+  rg_load_turned(a, tile + mine * 128 + ((chunk ^ (mine & 7)) << 4));
+}
+// p = p c + bias, in powers of two: this warp's 16 rows of a tile, which lie from `own` on in a box of
+// the bias: rows, or columns where the box is turned. Tiles of zeros have no box.
+template <bool turned, typename Bias>
+RG_INLINE void rg_add_bias(const Bias&, int kind, float (&p)[rg_tile / 2], unsigned box, int own,
+                           int lane, float c) {
+  typename Bias::type* const type = nullptr;
+#pragma unroll
+  for (int i = 0; i < rg_tile / 2; ++i) p[i] *= c;
+  if (kind != rg_tile_any) return;
+#pragma unroll
+  for (int k = 0; k < rg_tile / 16; ++k) {
+    unsigned a[4];
+    if constexpr (turned) {
+      rg_load_turned_part(a, box, own, k, lane);
+    } else {
+      rg_load_part<rg_tile>(a, box, own, k, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& low = p[8 * k + 2 * i];
+      float& high = p[8 * k + 2 * i + 1];
+      low += 1.4426950408889634f * rg_low(a[i], type);
+      high += 1.4426950408889634f * rg_high(a[i], type);
+    }
+  }
+}
 // All of them.
 template <int dim, int tile_rows>
 RG_INLINE void rg_load_rows(unsigned (&a)[dim / 16][4], unsigned tile, int row, int lane) {
@@ -396,15 +454,17 @@ RG_INLINE void rg_release_if(bool yes, unsigned bar, int lane) {
       "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n"
       "}\n" ::"r"(bar), "r"(static_cast<int>(yes && lane == 0)) : "memory");
 }
-// What a block holds: `stages` pairs of tiles that pass by, each with `numbers` bytes more, and
+// What a block holds: `stages` pairs of tiles that pass by, each with `numbers` bytes more, behind
+// which come `boxes` of a bias, and
 // `own_stages` times `kept` tensors of its own rows. A thread that multiplies gets `registers`,
 // those of the warpgroup that loads what is left.
 template <int dim_, int groups_, int stages_, int own_stages_, int kept_, int numbers,
-          int registers_>
+          int registers_, int boxes>
 struct rg_attention_shape {
   static constexpr int dim = dim_, groups = groups_, stages = stages_, own_stages = own_stages_;
   static constexpr int rows = 64 * groups, kept = kept_, registers = registers_;
-  static constexpr int tile_bytes = rg_tile * dim * 2, stage_bytes = 2 * tile_bytes + numbers;
+  static constexpr int tile_bytes = rg_tile * dim * 2, bias_at = 2 * tile_bytes + numbers;
+  static constexpr int stage_bytes = bias_at + boxes * rg_bias_box;
   static constexpr int rows_bytes = rows * dim * 2;
   static constexpr int shared_bytes = 1024 + stages * stage_bytes +
                                       (kept * own_stages + 1) * rows_bytes + 16 * stages +

@@ -4,9 +4,9 @@ namespace retrograd {
 
 const char kAttentionQueries[] = R"(
 // --- dQ, and by the way delta = rowsum(dO O) and the log-sum-exp in powers of two ---
-template <int dim, int groups, int stages, int own_stages>
+template <int dim, int groups, int stages, int own_stages, int boxes = 0>
 struct rg_query_shape
-    : rg_attention_shape<dim, groups, stages, own_stages, 3, 0, groups == 3 ? 160 : 232> {};
+    : rg_attention_shape<dim, groups, stages, own_stages, 3, 0, groups == 3 ? 160 : 232, boxes> {};
 
 // Tiles of keys, for the queries below `end`.
 template <bool causal>
@@ -54,12 +54,23 @@ RG_INLINE void rg_load_for_queries(const rg_attention_places at, const rg_map* m
       if (!rg_seen_by_any<shape::groups>(kinds, j)) continue;
       rg_bar_wait(at.empty + 8 * stage, parity);
       const unsigned ring = at.ring + stage * shape::stage_bytes, bar = at.full + 8 * stage;
-      rg_bar_expect(bar, shape::stage_bytes);
+      int bytes = 2 * shape::tile_bytes;
+      if constexpr (Bias::boxed) bytes += rg_biased_steps<shape::groups>(kinds, j) * rg_bias_box;
+      rg_bar_expect(bar, bytes);
 #pragma unroll
       for (int x = 0; x < shape::dim; x += 64) {
         const unsigned to = ring + x * rg_tile * 2;
         rg_head_load(to, map_k, bar, x, j * rg_tile, kv, batch);
         rg_head_load(to + shape::tile_bytes, map_v, bar, x, j * rg_tile, kv, batch);
+      }
+      if constexpr (Bias::boxed) {
+#pragma unroll
+        for (int r = 0; r < shape::groups; ++r) {
+          if (rg_kind_at(kinds, r, j) != rg_tile_any) continue;
+          rg_head_load(ring + shape::bias_at + r * rg_bias_box, bias.map, bar, j * rg_tile,
+                       first + 64 * r, bias.kinds_head != 0 ? head : 0,
+                       bias.kinds_batch != 0 ? batch : 0);
+        }
       }
       if (++stage == shape::stages) stage = 0, parity ^= 1;
     }
@@ -143,7 +154,7 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       parity ^= stage + 1 == stages;
       stage = stage + 1 == stages ? 0 : stage + 1;
     };
-    const auto step = [&](auto masked) {
+    const auto step = [&](auto masked, int kind) {
       const unsigned k_tile = at.ring + stage * shape::stage_bytes;
       rg_bar_wait(at.full + 8 * stage, parity);
       float p[rg_tile / 2], g[rg_tile / 2];
@@ -153,7 +164,7 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       rg_scores<T, dim, shape::rows>(g, do_tile, k_tile + shape::tile_bytes);
       rg_products_sent();
       // Loads of the bias are under way while the products are made.
-      constexpr bool adds = Bias::given && decltype(masked)::value;
+      constexpr bool adds = Bias::given && !Bias::boxed && decltype(masked)::value;
       float added[adds ? rg_tile / 2 : 1];
       if constexpr (adds) {
 #pragma unroll
@@ -170,9 +181,14 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       rg_products_wait<1>();
       rg_pin(p);
       rg_release_if(before >= 0, at.empty + 8 * (before < 0 ? 0 : before), lane);
+      constexpr bool boxed = Bias::boxed && decltype(masked)::value;
+      if constexpr (boxed) {
+        rg_add_bias<false>(bias, kind, p, k_tile + shape::bias_at + group * rg_bias_box,
+                           16 * warp, lane, c);
+      }
 #pragma unroll
       for (int i = 0; i < rg_tile / 2; ++i) {
-        float x = p[i] * c - two[(i >> 1) & 1];
+        float x = p[i] * (boxed ? 1 : c) - two[(i >> 1) & 1];
         bool seen = true;
         if constexpr (decltype(masked)::value) {
           const int key = j * rg_tile + (i >> 2) * 8 + lane % 4 * 2 + (i & 1);
@@ -237,16 +253,16 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
           finish();  // nothing is held while others are passed over
           pass_over();
         } else if (kind == rg_tile_zeros && j < clean) {
-          step(rg_no{});
+          step(rg_no{}, kind);
         } else {
-          step(rg_yes{});
+          step(rg_yes{}, kind);
         }
       }
     } else {
 #pragma unroll 1
-      for (; j < clean && j < tiles; ++j) step(rg_no{});
+      for (; j < clean && j < tiles; ++j) step(rg_no{}, rg_tile_zeros);
 #pragma unroll 1
-      for (; j < tiles; ++j) step(rg_yes{});
+      for (; j < tiles; ++j) step(rg_yes{}, rg_tile_zeros);
     }
     finish();
     if (lane == 0) rg_bar_arrive(at.own_empty + 8 * side);

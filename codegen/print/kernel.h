@@ -59,10 +59,12 @@ class PreludeParts {
 enum class KernelHead : uint8_t {
   kPlain,
   kMultiplier,  // takes descriptions of two operands (runtime/gpu/tma_descriptors.h)
-  kAttention,   // takes descriptions of Q, K, V, dO and O
+  kAttention,   // takes descriptions of Q, K, V, dO and O, and maybe of a bias: `maps`
   kCluster,     // as the plain one, in clusters whose blocks read each other's shared memory
   kBoxes,       // direct, with descriptions of `maps` operands (runtime/gpu/tma_descriptors.h)
 };
+
+inline constexpr int kAttentionMaps = 5;  // without a bias
 
 // A name that a body begins with.
 struct Declaration {
@@ -116,7 +118,7 @@ struct Kernel {
   int64_t blocks = 1;
   int threads = 1;
   int cluster = 2;            // of a multiplier: blocks that share loads; of kCluster: its blocks
-  int maps = 0;               // of kBoxes
+  int maps = 0;               // of kBoxes; of kAttention: kAttentionMaps, or one more
   int resident = 0;           // blocks on an SM that the plan counts on; 0: it says nothing
   int arguments = 0;          // how many pointers it takes, and words of lifted numbers
   bool threads_meet = false;  // by barriers, shuffles or shared arrays

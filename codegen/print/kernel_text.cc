@@ -23,7 +23,8 @@ absl::string_view HeadMacro(const Kernel& kernel) {
   switch (kernel.head) {
     case KernelHead::kPlain: return kernel.direct ? "RG_KERNEL_DIRECT" : "RG_KERNEL";
     case KernelHead::kMultiplier: return "RG_MULTIPLIER";
-    case KernelHead::kAttention: return "RG_ATTENTION";
+    case KernelHead::kAttention:
+      return kernel.maps > kAttentionMaps ? "RG_ATTENTION_WITH_BIAS" : "RG_ATTENTION";
     case KernelHead::kCluster: return "RG_KERNEL_CLUSTER";
     case KernelHead::kBoxes: return "RG_BOXES";
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/attention/emit_tiled_attention.h"
+#include "codegen/print/kernel_text.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/ops/attention/fallback_attention.h"
 #include "tests/catch.h"
@@ -26,6 +27,7 @@ struct Case {
   DType dtype = DType::kBf16;
   bool causal = true, bias = false, score_gradient = false;
   const char* dropout = "";  // whose random numbers
+  bool boxes = false;        // the bias is known to begin at 16 bytes
 };
 
 AttentionCall CallOf(const Case& c) {
@@ -62,8 +64,13 @@ std::vector<DType> DTypes(const AttentionCall& call) {
   return dtypes;
 }
 
-AttentionKernels Emit(const AttentionCall& call) {
-  return EmitTiledAttention(call, DTypes(call), ChooseAttentionTiles(call, 132));
+// Of all operands.
+std::vector<int64_t> Alignment(const AttentionCall& call, int64_t bytes) {
+  return std::vector<int64_t>(call.operands.size(), bytes);
+}
+
+AttentionKernels Emit(const AttentionCall& call, bool boxes = false) {
+  return EmitTiledAttention(call, DTypes(call), ChooseAttentionTiles(call, 132, boxes));
 }
 
 std::string Refusal(const AttentionCall& call) {
@@ -135,6 +142,60 @@ TEST_CASE("a bias costs a look at each of its tiles, once for what it repeats") 
   CHECK(kernels.launches[0].kernel.blocks == 4 * 4);
 }
 
+TEST_CASE("a bias comes in boxes where all its rows begin at 16 bytes, as far as is known") {
+  const auto boxes = [](int64_t keys, std::vector<int64_t> shape, std::vector<int64_t> strides,
+                        int64_t offset = 0, int64_t alignment = 16) {
+    AttentionCall call = CallOf({.keys = keys, .bias = true});
+    call.operands[kBias] = {
+        .offset = offset, .shape = std::move(shape), .strides = std::move(strides)};
+    return BiasComesInBoxes(call, DTypes(call), Alignment(call, alignment));
+  };
+  CHECK(boxes(200, {2, 4, 200, 200}, {160000, 40000, 200, 1}));
+  CHECK(boxes(200, {2, 4, 200, 200}, {0, 40000, 200, 1}));  // one for all batches
+  CHECK(boxes(200, {1, 1, 200, 200}, {7, 9, 200, 1}));      // strides of no step
+  CHECK(boxes(200, {200, 200}, {200, 1}, 8));
+  CHECK(boxes(197, {4, 200, 197}, {40000, 200, 1}));  // rows with a rest
+  CHECK_FALSE(boxes(197, {4, 200, 197}, {39400, 197, 1}));
+  CHECK_FALSE(boxes(200, {200, 200}, {200, 1}, 4));
+  CHECK_FALSE(boxes(200, {200, 200}, {200, 1}, 0, 8));  // nobody knows the address
+  CHECK_FALSE(boxes(200, {2, 1, 200, 200}, {40004, 0, 200, 1}));
+  CHECK_FALSE(boxes(200, {2, 1, 1, 200}, {200, 200, 200, 1}));  // one row for all queries
+  CHECK_FALSE(boxes(200, {2, 1, 200, 200}, {200, 200, 0, 1}));
+  CHECK_FALSE(boxes(200, {2, 1, 200, 1}, {200, 200, 1, 0}));
+  CHECK_FALSE(boxes(200, {200, 200}, {1, 200}));
+
+  AttentionCall call = CallOf({.bias = true});
+  std::vector<DType> wide = DTypes(call);
+  wide[kBias] = DType::kFp32;
+  CHECK_FALSE(BiasComesInBoxes(call, wide, Alignment(call, 16)));
+  CHECK_FALSE(BiasComesInBoxes(call, DTypes(call), {}));
+  call = CallOf({});
+  CHECK_FALSE(BiasComesInBoxes(call, DTypes(call), Alignment(call, 16)));
+}
+
+TEST_CASE("the copy engine's sixth operand is a bias in boxes, one table where it repeats") {
+  AttentionCall call = CallOf({.causal = false, .bias = true});
+  call.operands[kBias].offset = 8;
+  const auto made = AttentionLaunches(call, {DTypes(call)}, Emit(call, /*boxes=*/true));
+  REQUIRE(made.ok());
+  REQUIRE(made->launches.size() == 3);
+  for (const size_t launch : {1, 2}) {
+    CHECK(absl::StartsWith(PrintHead(made->kernels[launch]), "RG_ATTENTION_WITH_BIAS("));
+    REQUIRE(made->launches[launch].maps.size() == 6);
+    const OperandMap& bias = made->launches[launch].maps[5];
+    CHECK(bias.slot == kBias);
+    CHECK(bias.offset == 8);
+    CHECK(bias.inner == 200);
+    CHECK(bias.outer == 200);
+    CHECK(bias.pitch == 200);
+    CHECK(bias.heads == 1);
+    CHECK(bias.head_pitch == 40000);
+    CHECK(bias.batch == 2);
+    CHECK(bias.batch_pitch == 40000);
+  }
+  CHECK(absl::StartsWith(PrintHead(made->kernels[0]), "RG_KERNEL("));
+}
+
 TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait for no other") {
   RG_NEEDS_COMPILER(CudaCompilerAvailable());
   for (const Case& c :
@@ -158,11 +219,17 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
         Case{.keys = 197, .bias = true, .score_gradient = true},
         Case{.keys = 197, .dim = 128, .dtype = DType::kFp16, .score_gradient = true},
         Case{.dim = 128, .causal = false, .bias = true, .score_gradient = true},
-        Case{.bias = true, .score_gradient = true, .dropout = "efficient"}}) {
+        Case{.bias = true, .score_gradient = true, .dropout = "efficient"},
+        Case{.causal = false, .bias = true, .boxes = true},
+        Case{.queries = 4096, .keys = 4096, .dtype = DType::kFp16, .bias = true, .boxes = true},
+        Case{.dim = 128, .dtype = DType::kFp16, .bias = true, .boxes = true},
+        Case{.bias = true, .score_gradient = true, .dropout = "efficient", .boxes = true},
+        Case{.dim = 128, .bias = true, .score_gradient = true, .boxes = true}}) {
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias " : " ")
-               << (c.score_gradient ? "gradient of scores " : "") << c.dropout);
+               << (c.boxes ? "in boxes " : "") << (c.score_gradient ? "gradient of scores " : "")
+               << c.dropout);
     const AttentionCall call = CallOf(c);
-    auto made = AttentionLaunches(call, {DTypes(call)}, Emit(call));
+    auto made = AttentionLaunches(call, {DTypes(call)}, Emit(call, c.boxes));
     REQUIRE(made.ok());
     auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90a");
     INFO(object.status());
@@ -173,15 +240,16 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
       CHECK(kernel.spill_bytes == 0);
       CHECK(kernel.registers <= 168);
     }
+    INFO(object->log);
     CHECK_FALSE(absl::StrContains(object->log, "serialized"));
   }
 }
 
 // Its dQ by one tile and its dK and dV by another, each as often as there are candidates.
-std::vector<AttentionTiles> TilesOf(const AttentionCall& call) {
+std::vector<AttentionTiles> TilesOf(const AttentionCall& call, bool boxes = false) {
   const int64_t dim = call.operands[kQ].shape[3];
-  const std::vector<AttentionTile> queries = QueryTileCandidates(call),
-                                   keys = KeyTileCandidates(dim);
+  const std::vector<AttentionTile> queries = QueryTileCandidates(call, boxes),
+                                   keys = KeyTileCandidates(dim, boxes);
   std::vector<AttentionTiles> all;
   for (size_t i = 0; i < std::max(queries.size(), keys.size()); ++i) {
     const AttentionTiles tiles = {queries[i % queries.size()], keys[i % keys.size()]};
@@ -261,9 +329,12 @@ TEST_CASE("every tile compiles for sm_90a without spills, and products wait for 
   for (const Case& c :
        {Case{.bias = true}, Case{.dim = 128, .causal = false},
         Case{.causal = false, .dropout = "cudnn"}, Case{.dropout = "efficient"},
-        Case{.keys = 197, .score_gradient = true}, Case{.bias = true, .score_gradient = true}}) {
+        Case{.keys = 197, .score_gradient = true}, Case{.bias = true, .score_gradient = true},
+        Case{.bias = true, .boxes = true},
+        Case{.bias = true, .score_gradient = true, .boxes = true},
+        Case{.dim = 128, .causal = false, .bias = true, .boxes = true}}) {
     const AttentionCall call = CallOf(c);
-    for (const AttentionTiles& tiles : TilesOf(call)) {
+    for (const AttentionTiles& tiles : TilesOf(call, c.boxes)) {
       INFO("heads of " << c.dim << ", " << tiles.queries.Print() << "; " << tiles.keys.Print());
       auto made =
           AttentionLaunches(call, {DTypes(call)}, EmitTiledAttention(call, DTypes(call), tiles));

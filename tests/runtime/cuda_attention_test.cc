@@ -105,8 +105,9 @@ void Forward(const Shape4& s, const AttentionCall& call, std::vector<Values>* v)
           }
           x *= call.scale;
           if (v->size() > kBias) {
-            const int64_t rows = call.operands[kBias].shape[2];
-            x += (*v)[kBias][(b * rows + i % rows) * s.keys + j];
+            const Shape& bias = call.operands[kBias].shape;
+            const int64_t table = b % bias[0] * bias[1] + h % bias[1];
+            x += (*v)[kBias][(table * bias[2] + i % bias[2]) * s.keys + j];
           }
           score[j] = std::exp(x);
           sum += score[j];
@@ -143,10 +144,13 @@ double Element(DType dtype, const std::vector<char>& bytes, int64_t i) {
 
 // A call loaded on the device, with its memory.
 struct Loaded {
+  // `alignment`: what is known of the operands' addresses, in bytes; 0: nothing.
   Loaded(Device* device, const AttentionCall& call, const std::vector<DType>& dtypes,
-         const std::vector<std::vector<char>>& operands)
+         const std::vector<std::vector<char>>& operands, int64_t alignment = 0)
       : device(device), call(call), dtypes(dtypes) {
-    auto made = device->Load(ToCall(call, dtypes), {});
+    CallFacts facts;
+    if (alignment > 0) facts.operand_alignment.assign(call.operands.size(), alignment);
+    auto made = device->Load(ToCall(call, dtypes), facts);
     INFO(made.status());
     REQUIRE(made.ok());
     loaded = *std::move(made);
@@ -210,20 +214,28 @@ void MaskBias(const AttentionOperand& bias, Values* values) {
   }
 }
 
-// Numbers of a bias: one for each query and key; a causal mask; one for each key, as a mask of
-// padding has.
-enum Numbers { kOfPairs, kCausalMask, kOfKeys };
+// Numbers of a bias: one for each query and key; the same, for each head; a causal mask; one for
+// each key, as a mask of padding has.
+enum Numbers { kOfPairs, kOfHeads, kCausalMask, kOfKeys };
 
 void ShareAmongQueries(AttentionOperand* bias) {
   const int64_t keys = bias->shape[3];
   *bias = {.shape = {bias->shape[0], 1, 1, keys}, .strides = {keys, keys, keys, 1}};
 }
 
+// A table for each head, one for all batches.
+void ShareAmongBatches(int64_t heads, AttentionOperand* bias) {
+  const int64_t queries = bias->shape[2], keys = bias->shape[3], table = queries * keys;
+  *bias = {.shape = {1, heads, queries, keys}, .strides = {heads * table, table, keys, 1}};
+}
+
 // ‖ours - hosts‖ / ‖hosts‖ of each result, and whether a second run gives the same bits.
 void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool causal, bool bias,
-                      double tolerance, Maker maker, Numbers numbers = kOfPairs) {
+                      double tolerance, Maker maker, Numbers numbers = kOfPairs,
+                      int64_t alignment = 0) {
   AttentionCall call = CallOf(shape, dtype, causal, bias);
   if (numbers == kOfKeys) ShareAmongQueries(&call.operands.back());
+  if (numbers == kOfHeads) ShareAmongBatches(shape.heads, &call.operands.back());
   // cuDNN gives no gradient of scores.
   if (bias && maker != kCudnn) {
     const int64_t rows = shape.queries * shape.keys;
@@ -243,9 +255,9 @@ void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool cau
   std::vector<std::vector<char>> bytes;
   for (size_t i = 0; i < values.size(); ++i) bytes.push_back(Encode(dtypes[i], values[i]));
 
-  Loaded loaded(device, call, dtypes, bytes);
+  Loaded loaded(device, call, dtypes, bytes, alignment);
   INFO(Print(shape) << " " << Name(dtype) << (causal ? " causal" : "") << (bias ? " bias" : "")
-                    << "\n"
+                    << " aligned " << alignment << "\n"
                     << loaded.Describe());
   const auto& made = static_cast<CudaAttentionCall&>(*loaded.loaded);
   CHECK((made.library() != nullptr) == (maker == kCudnn));
@@ -325,6 +337,27 @@ TEST_CASE(
     CheckAgainstHost(device.get(), shape, DType::kFp16, true, true, 5e-3, kTiled);
     CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled, kCausalMask);
     CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled, kOfKeys);
+  }
+}
+
+TEST_CASE("on a GPU a bias that comes in boxes gives the host's gradients, and repeats them") {
+  const std::unique_ptr<Device> device = Gpu(/*deterministic=*/true, kTiled);
+  if (device == nullptr) return;
+  if (!device->multiplies_with_epilogues()) {
+    WARN("skipped: these kernels are Hopper's");
+    return;
+  }
+  const Shape4 shapes[] = {{2, 2, 2, 128, 128, 64, 64},
+                           {2, 4, 2, 200, 136, 64, 64},
+                           {1, 4, 2, 330, 328, 64, 64},
+                           {2, 2, 1, 72, 192, 128, 128},
+                           {1, 2, 2, 136, 200, 128, 128}};
+  for (const Shape4& shape : shapes) {
+    for (const Numbers numbers : {kOfPairs, kOfHeads, kCausalMask}) {
+      INFO(numbers);
+      CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled, numbers, 16);
+      CheckAgainstHost(device.get(), shape, DType::kFp16, true, true, 5e-3, kTiled, numbers, 16);
+    }
   }
 }
 

@@ -25,8 +25,12 @@ int64_t BlockCost(const AttentionTile& tile) { return 1 + tile.groups; }
 
 constexpr int64_t kMostNumbers = 100'000;  // of blocks; above, the end does not matter
 
+constexpr int64_t kBiasBoxBytes = kAttentionBox * kAttentionBox * 2;
+constexpr int64_t kCopyAlignment = 16;  // bytes, of what the copy engine reads
+
 int64_t SharedBytes(const AttentionTile& tile, int64_t dim, int kept, int64_t numbers) {
-  const int64_t boxes = 2 * kAttentionBox * dim * 2, rows = tile.rows() * dim * 2;
+  const int64_t bias = tile.with_bias ? tile.groups * kBiasBoxBytes : 0;
+  const int64_t boxes = 2 * kAttentionBox * dim * 2 + bias, rows = tile.rows() * dim * 2;
   return 1024 + tile.stages * (boxes + numbers) + (kept * tile.own_stages + 1) * rows +
          16 * tile.stages + 16 * tile.own_stages;
 }
@@ -101,7 +105,29 @@ void AddStages(AttentionTile tile, const Bytes& bytes, std::vector<AttentionTile
 
 std::string AttentionTile::Print() const {
   return absl::StrCat("rows=", rows(), " stages=", stages, " own=", own_stages, held ? " held" : "",
-                      " heads=", heads_at_once);
+                      with_bias ? " bias" : "", " heads=", heads_at_once);
+}
+
+bool BiasComesInBoxes(const AttentionCall& call, absl::Span<const DType> dtypes,
+                      absl::Span<const int64_t> alignment) {
+  if (!HasBias(call) || SizeBytes(dtypes[kAttentionBias]) != 2) return false;
+  if (alignment.size() <= kAttentionBias || alignment[kAttentionBias] % kCopyAlignment != 0) {
+    return false;
+  }
+  const AttentionOperand& bias = call.operands[kAttentionBias];
+  constexpr int64_t kStep = kCopyAlignment / 2;
+  const size_t rank = bias.shape.size();
+  if (rank < 2 || bias.offset % kStep != 0 || bias.strides[rank - 1] != 1) return false;
+  if (bias.shape[rank - 2] != call.operands[kQ].shape[2] ||
+      bias.shape[rank - 1] != call.operands[kK].shape[2]) {
+    return false;
+  }
+  if (bias.strides[rank - 2] < bias.shape[rank - 1]) return false;  // one row for all queries
+  for (size_t axis = 0; axis + 1 < rank; ++axis) {
+    const bool counts = bias.shape[axis] != 1 || axis + 2 == rank;
+    if (counts && (bias.strides[axis] % kStep != 0 || bias.strides[axis] < 0)) return false;
+  }
+  return true;
 }
 
 int64_t SharedBytesOfQueries(const AttentionTile& tile, int64_t dim) {
@@ -113,7 +139,7 @@ int64_t SharedBytesOfKeys(const AttentionTile& tile, int64_t dim) {
   return SharedBytes(tile, dim, /*kept=*/2, /*numbers=*/1024);
 }
 
-std::vector<AttentionTile> QueryTileCandidates(const AttentionCall& call) {
+std::vector<AttentionTile> QueryTileCandidates(const AttentionCall& call, bool with_bias) {
   const int64_t dim = call.operands[kQ].shape[3];
   const auto bytes = [&](const AttentionTile& t) { return SharedBytesOfQueries(t, dim); };
   // Three warpgroups have 160 registers a thread. Neither sums of heads of 128 fit, nor do two of
@@ -122,24 +148,31 @@ std::vector<AttentionTile> QueryTileCandidates(const AttentionCall& call) {
       (HasBias(call) ? 1 : 0) + (HasScoreGradient(call) ? 1 : 0) + (call.dropout_p > 0 ? 1 : 0);
   const int most = dim == 64 && beside < 2 ? 3 : 2;
   std::vector<AttentionTile> list;
-  if (most == 3) list.push_back({.groups = 3, .stages = 3, .own_stages = 2});
-  if (dim != 64) list.push_back({.groups = 2, .stages = 2, .own_stages = 1});
+  if (most == 3 && !with_bias) list.push_back({.groups = 3, .stages = 3, .own_stages = 2});
+  if (dim != 64 && !with_bias) list.push_back({.groups = 2, .stages = 2, .own_stages = 1});
   for (int groups = most; groups >= 2; --groups) {
-    for (int own : {2, 1}) AddStages({.groups = groups, .own_stages = own}, bytes, list);
+    for (int own : {2, 1}) {
+      AddStages({.groups = groups, .own_stages = own, .with_bias = with_bias}, bytes, list);
+    }
   }
   return list;
 }
 
-std::vector<AttentionTile> KeyTileCandidates(int64_t dim) {
-  std::vector<AttentionTile> list = {
-      dim == 64 ? AttentionTile{.groups = 2, .stages = 5, .own_stages = 2, .held = true}
-                : AttentionTile{.groups = 2, .stages = 2, .own_stages = 1}};
+std::vector<AttentionTile> KeyTileCandidates(int64_t dim, bool with_bias) {
+  std::vector<AttentionTile> list;
+  if (!with_bias) {
+    list.push_back(dim == 64
+                       ? AttentionTile{.groups = 2, .stages = 5, .own_stages = 2, .held = true}
+                       : AttentionTile{.groups = 2, .stages = 2, .own_stages = 1});
+  }
   const auto bytes = [&](const AttentionTile& t) { return SharedBytesOfKeys(t, dim); };
   // K and V of heads of 128 would take all of a thread's registers. Both sums of a third warpgroup
   // would leave it too few.
   for (const bool held : {true, false}) {
     if (held && dim > 64) continue;
-    for (int own : {2, 1}) AddStages({.own_stages = own, .held = held}, bytes, list);
+    for (int own : {2, 1}) {
+      AddStages({.own_stages = own, .held = held, .with_bias = with_bias}, bytes, list);
+    }
   }
   return list;
 }
@@ -185,18 +218,18 @@ AttentionTiles WithHeadsAtOnce(const AttentionTiles& tiles, const AttentionCall&
           .keys = ForKeys(tiles.keys, call, blocks)};
 }
 
-AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms) {
+AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms, bool with_bias) {
   const int64_t blocks = BlocksAtOnce(sms);
   std::optional<AttentionTile> best;
   double least = 0;
   int before = 0;  // warpgroups of the candidate before
-  for (const AttentionTile& candidate : QueryTileCandidates(call)) {
+  for (const AttentionTile& candidate : QueryTileCandidates(call, with_bias)) {
     if (candidate.groups == std::exchange(before, candidate.groups)) continue;
     const AttentionTile tile = ForQueries(candidate, call, blocks);
     const double cost = CostOfQueries(tile, call, blocks);
     if (!best.has_value() || cost <= least) best = tile, least = cost;
   }
-  const AttentionTile keys = KeyTileCandidates(call.operands[kQ].shape[3])[0];
+  const AttentionTile keys = KeyTileCandidates(call.operands[kQ].shape[3], with_bias)[0];
   return {.queries = *best, .keys = ForKeys(keys, call, blocks)};
 }
 

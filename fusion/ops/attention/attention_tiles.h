@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "fusion/ops/attention/attention_call.h"
 
 namespace retrograd {
@@ -20,6 +21,7 @@ struct AttentionTile {
   int stages = 2;             // boxes of two operands, loaded ahead
   int own_stages = 1;         // of the rows that the block keeps
   bool held = false;          // these lie in registers meanwhile; of K and V alone
+  bool with_bias = false;     // a stage has a box of the bias for each warpgroup, too
   int64_t heads_at_once = 0;  // heads whose blocks are worked on side by side
 
   int64_t rows() const { return kAttentionBox * groups; }
@@ -33,6 +35,13 @@ struct AttentionTiles {
   friend bool operator==(const AttentionTiles&, const AttentionTiles&) = default;
 };
 
+// Whether the copy engine brings a call's bias box by box: it is of a 16-bit type, with a number for
+// each pair of a query and a key, in rows at multiples of 16 bytes. `dtypes` are those of the
+// operands, `alignment` the bytes that their first elements' addresses are known to be multiples of
+// (empty: nothing is known).
+bool BiasComesInBoxes(const AttentionCall& call, absl::Span<const DType> dtypes,
+                      absl::Span<const int64_t> alignment);
+
 // Shared memory of a block: the stages, the block's rows of Q, dO and O (or K and V) and room to
 // store a result's, barriers of 8 bytes, and room to align them to 1 KiB.
 int64_t SharedBytesOfQueries(const AttentionTile& tile, int64_t dim);
@@ -41,12 +50,14 @@ int64_t SharedBytesOfKeys(const AttentionTile& tile, int64_t dim);
 // The tiles that kernels for heads of 64 or 128 elements can have: of each number of warpgroups the
 // fastest as measured on an H200 first. What registers do not hold without spills is left out, and
 // so is what does not fit into a block's 227 KiB of shared memory.
-std::vector<AttentionTile> QueryTileCandidates(const AttentionCall& call);
-std::vector<AttentionTile> KeyTileCandidates(int64_t dim);
+// `with_bias`: the bias comes in boxes.
+std::vector<AttentionTile> QueryTileCandidates(const AttentionCall& call, bool with_bias = false);
+std::vector<AttentionTile> KeyTileCandidates(int64_t dim, bool with_bias = false);
 
 // The number of warpgroups that costs least, by its first candidate, with the heads at once of this
 // call on a device of so many SMs.
-AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms);
+AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms,
+                                    bool with_bias = false);
 
 // The heads at once of these tiles: few keep what they share in the cache, many leave no SM idle in
 // the end.

@@ -87,9 +87,14 @@ absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts
                                      : ""));
 }
 
+bool InBoxes(const AttentionCall& call, const AttentionFacts& facts) {
+  return BiasComesInBoxes(call, facts.operand_dtypes, facts.operand_alignment);
+}
+
 AttentionKernels TiledKernels(const AttentionCall& call, const AttentionFacts& facts, int64_t sms) {
-  return EmitTiledAttention(call, facts.operand_dtypes,
-                            ChooseAttentionTiles(call, static_cast<int>(sms)));
+  return EmitTiledAttention(
+      call, facts.operand_dtypes,
+      ChooseAttentionTiles(call, static_cast<int>(sms), InBoxes(call, facts)));
 }
 
 // cuDNN's fastest plan and our kernels for tensor cores.
@@ -168,10 +173,15 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& 
                            CudnnAttentionRequest(timed, facts, options_.cudnn));
 }
 
+std::string CudaAttention::TiledKey(const AttentionCall& call, const AttentionFacts& facts) const {
+  return absl::StrCat(CudnnAttentionRequest(call, facts, options_.cudnn).key,
+                      InBoxes(call, facts) ? " bias in boxes" : "");
+}
+
 absl::StatusOr<const FallbackAttention*> CudaAttention::TiledLaunches(const Place& place,
                                                                       const AttentionCall& call,
                                                                       const AttentionFacts& facts) {
-  std::string key = CudnnAttentionRequest(call, facts, options_.cudnn).key;
+  std::string key = TiledKey(call, facts);
   if (const auto known = tiled_.find(key); known != tiled_.end()) return &known->second;
   RG_ASSIGN_OR_RETURN(FallbackAttention made,
                       AttentionLaunches(call, {facts.operand_dtypes},
@@ -180,8 +190,8 @@ absl::StatusOr<const FallbackAttention*> CudaAttention::TiledLaunches(const Plac
 }
 
 const std::string& CudaAttention::TiledDigest(const Place& place, const AttentionCall& call,
-                                              const AttentionFacts& facts, const std::string& key) {
-  std::string& digest = digests_[key];
+                                              const AttentionFacts& facts) {
+  std::string& digest = digests_[TiledKey(call, facts)];
   if (!digest.empty()) return digest;
   std::vector<Kernel> kernels;
   for (const auto& launch : TiledKernels(call, facts, place.device.facts().sms).launches) {
@@ -252,7 +262,7 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::ChooseByTime(const Place& pl
   const std::string shape = CudnnAttentionRequest(call, facts, options_.cudnn).key;
   const ChoiceKey key = tuner.Key("attention 4",
                                   absl::StrCat(version, ", ", place.device.Compiler(), ", kernels ",
-                                               TiledDigest(place, call, facts, shape)),
+                                               TiledDigest(place, call, facts)),
                                   shape);
   if (const std::optional<Choice> known =
           tuner.Recall(key, [&](const Choice& choice) { return choice.HasNames(names); })) {

@@ -96,12 +96,14 @@ class CudaAttention {
                                                  std::shared_ptr<CudnnPlans> plans,
                                                  const Maker& maker);
 
-  // Of our kernels for tensor cores. Found by the call's key, since layers repeat their calls.
+  // Of our kernels for tensor cores. Found by the call's key and what is known of its bias, since
+  // layers repeat their calls.
   absl::StatusOr<const FallbackAttention*> TiledLaunches(const Place& place,
                                                          const AttentionCall& call,
                                                          const AttentionFacts& facts);
   const std::string& TiledDigest(const Place& place, const AttentionCall& call,
-                                 const AttentionFacts& facts, const std::string& key);
+                                 const AttentionFacts& facts);
+  std::string TiledKey(const AttentionCall& call, const AttentionFacts& facts) const;
 
   const CudaAttentionOptions options_;
   CudnnChoice cudnn_;

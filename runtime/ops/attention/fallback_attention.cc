@@ -40,6 +40,30 @@ OperandMap MapOf(const AttentionOperand& t, DType dtype, int place) {
           .batch_pitch = pitch(0)};
 }
 
+// The tables of a bias [batch, heads, queries, keys], which may lack leading axes: one for all
+// where it repeats along an axis.
+OperandMap MapOfBias(const AttentionOperand& t, DType dtype, int place) {
+  const size_t rank = t.shape.size();
+  const int64_t table = t.strides[rank - 2] * t.shape[rank - 2];
+  const auto tables = [&](size_t from_last) -> std::pair<int64_t, int64_t> {
+    if (rank < from_last) return {1, table};
+    const int64_t extent = t.shape[rank - from_last], pitch = t.strides[rank - from_last];
+    return extent == 1 || pitch == 0 ? std::pair(int64_t{1}, table) : std::pair(extent, pitch);
+  };
+  const auto [heads, head_pitch] = tables(3);
+  const auto [batch, batch_pitch] = tables(4);
+  return {.slot = static_cast<uint32_t>(place),
+          .dtype = dtype,
+          .offset = t.offset,
+          .inner = t.shape[rank - 1],
+          .outer = t.shape[rank - 2],
+          .pitch = t.strides[rank - 2],
+          .heads = heads,
+          .head_pitch = head_pitch,
+          .batch = batch,
+          .batch_pitch = batch_pitch};
+}
+
 // What the kernel of dQ leaves of each tile of queries: a run of numbers.
 OperandMap MapOfNumbers(int64_t rows, int place) {
   constexpr int64_t kNumbers = 128;
@@ -93,9 +117,10 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
     }
     for (const int place : from.copied) {
       const size_t at = static_cast<size_t>(place);
-      launch.maps.push_back(at < operands
-                                ? MapOf(call.operands[at], facts.operand_dtypes[at], place)
-                                : MapOfNumbers(kernels.workspace_rows, place));
+      launch.maps.push_back(
+          at == kAttentionBias ? MapOfBias(call.operands[at], facts.operand_dtypes[at], place)
+          : at < operands      ? MapOf(call.operands[at], facts.operand_dtypes[at], place)
+                               : MapOfNumbers(kernels.workspace_rows, place));
     }
     made.launches.push_back(std::move(launch));
   }
