@@ -1,16 +1,19 @@
 #include "codegen/sort/emit_index_sort.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
+#include "codegen/print/merge_kernels.h"
 #include "codegen/print/sized_number.h"
 #include "codegen/print/source_writer.h"
 #include "codegen/sort/sort_text.h"
 #include "fusion/kernel/ir/scale.h"
+#include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
@@ -380,6 +383,32 @@ std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
 }
 
 }  // namespace
+
+std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialect dialect,
+                                       bool direct) {
+  std::vector<std::vector<SortLaunch>> apart;
+  for (const IndexSort& sort : sorts) apart.push_back(EmitIndexSort(sort, dialect, direct));
+  if (apart.size() == 1) return std::move(apart[0]);
+  std::vector<uint32_t> numbers(apart.size());
+  std::iota(numbers.begin(), numbers.end(), uint32_t{0});
+  std::vector<SortLaunch> launches;
+  for (size_t l = 0; l < apart[0].size(); ++l) {
+    SortLaunch launch;
+    std::vector<Kernel> kernels;
+    for (const uint32_t s : numbers) {
+      RG_CHECK(apart[s].size() == apart[0].size());
+      kernels.push_back(apart[s][l].kernel);
+      for (SortLaunch::Arg arg : apart[s][l].args) {
+        arg.sort = static_cast<int>(s);
+        launch.args.push_back(arg);
+      }
+    }
+    launch.kernel =
+        MergeKernels(kernels, numbers, absl::StrCat("// ", sorts.size(), " sorts in one launch\n"));
+    launches.push_back(std::move(launch));
+  }
+  return launches;
+}
 
 std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect, bool direct) {
   std::vector<SortLaunch> launches;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "absl/types/span.h"
 #include "codegen/print/kernel.h"
 #include "fusion/ops/sort_indices/index_sort.h"
 
@@ -18,6 +19,7 @@ struct SortLaunch {
     SortSlot slot = kSortIndex;
     bool written = false;
     bool fresh = false;  // no launch before has written it
+    int sort = 0;        // of those that share the launch, whose address it is
   };
   Kernel kernel;
   std::vector<Arg> args;  // by the kernel's argument
@@ -25,6 +27,9 @@ struct SortLaunch {
 
 // direct: Kernel::direct, of all.
 std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect, bool direct = false);
+// Of sorts that share their launches: of one kind (SharedKindOf), all kept or none.
+std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialect dialect,
+                                       bool direct = false);
 
 }  // namespace retrograd
 

@@ -15,8 +15,11 @@ Work WorkOf(const Group& group) {
     return work;
   }
   if (const CallLaunch* shared = SharedCallsOf(group)) {
+    work.background = true;
     for (const CallLaunch::Member& member : shared->members) {
-      work.blocks += CallOpOf(member.call.op).blocks(member.call);
+      const CallOp& row = CallOpOf(member.call.op);
+      work.blocks += row.blocks(member.call);
+      work.background = work.background && row.background;
     }
     work.kind = std::nullopt;
     return work;

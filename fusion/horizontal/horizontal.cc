@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/horizontal/group_order.h"
 #include "fusion/horizontal/launch_price.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/plan/member_workspaces.h"
@@ -20,8 +21,6 @@
 
 namespace retrograd {
 namespace {
-
-constexpr uint32_t kNobody = 0xffffffff;
 
 // Search bound: of those that wait, this many are tried beside an urgent one, which keeps the
 // search linear.
@@ -47,41 +46,6 @@ std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
   const bool small = few || group.read_bytes + group.written_bytes <= device.small_kernel_bytes;
   if (s.blocks < 1 || !small) return std::nullopt;
   return Kind{s.kind, s.threads};
-}
-
-// By group: those that must come after it, and the number of those that must come before.
-struct Successors {
-  std::vector<std::vector<uint32_t>> after;
-  std::vector<uint32_t> before;
-};
-
-// Readers come after the writer. Who adds to a value in place comes after its other readers.
-Successors FindSuccessors(const BackwardGraph& graph, const std::vector<Group>& groups) {
-  std::vector<uint32_t> writer(graph.num_values(), kNobody);
-  std::vector<std::vector<uint32_t>> readers(graph.num_values());
-  for (uint32_t g = 0; g < groups.size(); ++g) {
-    for (ValueId v : groups[g].outputs) writer[graph.value_index(v)] = g;
-    for (ValueId v : groups[g].inputs) readers[graph.value_index(v)].push_back(g);
-  }
-  Successors s{std::vector<std::vector<uint32_t>>(groups.size()),
-               std::vector<uint32_t>(groups.size(), 0)};
-  for (uint32_t g = 0; g < groups.size(); ++g) {
-    for (ValueId v : groups[g].inputs) {
-      const uint32_t w = writer[graph.value_index(v)];
-      if (w != kNobody && w != g) s.after[w].push_back(g);
-    }
-    for (const Group::InPlace& pair : RequiredInPlace(groups[g])) {
-      for (uint32_t reader : readers[graph.value_index(pair.input)]) {
-        if (reader != g) s.after[reader].push_back(g);
-      }
-    }
-  }
-  for (std::vector<uint32_t>& after : s.after) {
-    std::sort(after.begin(), after.end());
-    after.erase(std::unique(after.begin(), after.end()), after.end());
-    for (uint32_t a : after) ++s.before[a];
-  }
-  return s;
 }
 
 // Why kernels cannot share a launch.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/horizontal/merge_calls.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/convolution/shared_products.h"
 
@@ -97,36 +98,7 @@ class Sharing {
     if (!wins) return;
     result_.saved += static_cast<int64_t>(together.size()) - 1;
     result_.won_ps += apart - price.ps;
-    result_.groups.push_back(Merged(together, price));
-  }
-
-  Group Merged(const std::vector<size_t>& together, const Price& price) {
-    Group merged{.terms = price.terms, .price_ps = price.ps};
-    CallLaunch launch;
-    const auto append = [](auto& to, const auto& from) {
-      to.insert(to.end(), from.begin(), from.end());
-    };
-    for (const size_t g : together) {
-      Group& group = groups_[g];
-      append(merged.nodes, group.nodes);
-      append(merged.inputs, group.inputs);
-      append(merged.outputs, group.outputs);
-      merged.read_bytes += group.read_bytes;
-      merged.written_bytes += group.written_bytes;
-      launch.members.push_back({.call = std::move(*CallOf(group)),
-                                .nodes = std::exchange(group.nodes, {}),
-                                .price_ps = group.price_ps,
-                                .terms = std::move(group.terms)});
-    }
-    const auto once = [](auto& list) {
-      std::sort(list.begin(), list.end());
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-    };
-    once(merged.nodes);
-    once(merged.inputs);
-    once(merged.outputs);
-    merged.body = std::move(launch);
-    return merged;
+    result_.groups.push_back(MergeCalls(together, price, groups_));
   }
 
   const GroupPricer& pricer_;

@@ -55,6 +55,8 @@ struct CallOp {
   // others, so that anything may run beside them.
   bool background = false;
 
+  // What several calls are called that share launches.
+  absl::string_view together = "products in one launch";
   // One line for people: "matmul 4096x1024x8192 bf16".
   std::string (*describe)(const Call& call);
   CallSizes (*sizes)(const Call& call);

@@ -63,7 +63,7 @@ struct KernelLaunch {
 };
 
 // Several library calls that do not depend on each other, made by launches of ours that they share
-// (fusion/ops/convolution/shared_products.h).
+// (fusion/ops/convolution/shared_products.h, fusion/ops/sort_indices/sort_price.h).
 struct CallLaunch {
   struct Member {
     Call call;

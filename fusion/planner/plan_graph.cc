@@ -11,6 +11,7 @@
 #include "fusion/explain/feedback_decisions.h"
 #include "fusion/horizontal/horizontal.h"
 #include "fusion/horizontal/shared_calls.h"
+#include "fusion/horizontal/shared_sorts.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/plan/peak_memory.h"
@@ -108,11 +109,14 @@ class Planner {
 
   void ShareLaunches(std::vector<Group>& groups) {
     if (Enabled(options_, "horizontal")) {
+      TakeCalls(ShareSorts(std::move(groups), context_.pricer), groups);
       Take(retrograd::ShareLaunches(std::move(groups), context_.pricer), groups);
     }
     if (!Enabled(options_, "shared_products")) return;
-    SharedLaunches shared = ShareCalls(std::move(groups), context_.pricer);
-    shared_calls_ps_ = shared.won_ps;
+    TakeCalls(ShareCalls(std::move(groups), context_.pricer), groups);
+  }
+  void TakeCalls(SharedLaunches shared, std::vector<Group>& groups) {
+    shared_calls_ps_ += shared.won_ps;
     Take(std::move(shared), groups);
   }
   void Take(SharedLaunches shared, std::vector<Group>& groups) {

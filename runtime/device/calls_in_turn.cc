@@ -34,6 +34,20 @@ class CallsInTurn : public LoadedCall {
     }
     return absl::OkStatus();
   }
+  std::vector<void*> kept_results() const override {
+    std::vector<void*> kept;
+    for (const Member& member : members_) {
+      std::vector<void*> own = member.call->kept_results();
+      own.resize(member.results, nullptr);
+      kept.insert(kept.end(), own.begin(), own.end());
+    }
+    return kept;
+  }
+  int64_t kept_bytes() const override {
+    int64_t bytes = 0;
+    for (const Member& member : members_) bytes += member.call->kept_bytes();
+    return bytes;
+  }
   std::string Describe() const override {
     return absl::StrCat(members_.size(), " calls one after the other, the first by ",
                         members_[0].call->Describe());

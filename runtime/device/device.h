@@ -85,7 +85,7 @@ struct CallFacts {
   bool allow_tf32 = false;  // fp32 operands may be rounded to TF32
   // Kernels of ours may load boxes of images by the copy engine, where the device has one.
   bool image_boxes = true;
-  // Of the device's memory, that the call may hold from run to run (LoadedCall::kept_result).
+  // Of the device's memory, that the call may hold from run to run (LoadedCall::kept_results).
   int64_t most_kept_bytes = 0;
   // Bytes known to divide the addresses of CallPointers; an element's size where it is empty.
   std::vector<int64_t> operand_alignment, result_alignment;
@@ -110,9 +110,10 @@ class LoadedCall {
   // 0: it was not timed.
   double measured_us() const { return measured_us_; }
 
-  // Where its result lies if the call holds it from run to run, in memory of its own: each run is
-  // given this address for it, and nothing else writes there. Null: the result is the caller's.
-  virtual void* kept_result() const { return nullptr; }
+  // Where its results lie, by number, if the call holds them from run to run, in memory of its own:
+  // each run is given these addresses for them, and nothing else writes there. Null, or none for so
+  // many: the result is the caller's.
+  virtual std::vector<void*> kept_results() const { return {}; }
   virtual int64_t kept_bytes() const { return 0; }  // of that memory, in all
 
   // None of its launches starts early (Device::LaunchEarly), not even behind another one of its

@@ -73,8 +73,9 @@ absl::Status CudaDevice::Start() {
   SetLoader(Op::scatter_lines, MakeGeneratedScatterLinesLoader(*this));
   SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
   // Where sizes vary, kernels of one size would be compiled again and again.
-  SetLoader(Op::sort_indices,
-            MakeGeneratedSortLoader(*this, /*direct=*/options_.shared_kernels == nullptr));
+  const bool direct_sorts = options_.shared_kernels == nullptr;
+  SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this, direct_sorts));
+  SetSharedLoader(Op::sort_indices, MakeSharedSortLoader(*this, direct_sorts));
   SetLoader(Op::attention_backward, MakeCudaAttentionLoader(*this, sm_, options_.attention));
   const std::shared_ptr<CallLoader> convolutions = MakeCudaConvolutionLoader(
       *this, sm_, options_.convolution, MakeFallbackConvolutionLoader(*this));
@@ -82,7 +83,10 @@ absl::Status CudaDevice::Start() {
        {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
     SetLoader(op, convolutions);
   }
-  if (loads_boxes()) SetSharedLoader(MakeCudaSharedProductsLoader(*this));
+  if (loads_boxes()) {
+    const std::shared_ptr<SharedCallLoader> products = MakeCudaSharedProductsLoader(*this);
+    for (const Op op : {Op::matmul, Op::convolution_weight_gradient}) SetSharedLoader(op, products);
+  }
   return absl::OkStatus();
 }
 

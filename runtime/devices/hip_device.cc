@@ -36,8 +36,9 @@ class HipDevice : public GpuDevice {
     SetLoader(Op::scatter_lines, MakeGeneratedScatterLinesLoader(*this));
     SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
     // Where sizes vary, kernels of one size would be compiled again and again.
-    SetLoader(Op::sort_indices,
-              MakeGeneratedSortLoader(*this, /*direct=*/options_.shared_kernels == nullptr));
+    const bool direct_sorts = options_.shared_kernels == nullptr;
+    SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this, direct_sorts));
+    SetSharedLoader(Op::sort_indices, MakeSharedSortLoader(*this, direct_sorts));
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
     for (Op op :
          {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {

@@ -164,6 +164,7 @@ class HostDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> LoadTogether(
       absl::Span<const ExpectedCall> calls) override {
+    if (calls[0].call->op == Op::sort_indices) return LoadSharedSorts(*this, calls);
     return LoadSharedProducts(*this, calls, ConvolutionLimits(*this, *calls[0].facts));
   }
 

@@ -29,7 +29,7 @@ void GpuDevice::Stop() {
   support_.reset();
   {
     const CurrentContext current(driver_, context());
-    shared_loader_.reset();
+    shared_loaders_.clear();
     loaders_.clear();  // they destroy their libraries' handles
     if (current.status().ok()) {
       for (GpuEvent event : events_) driver_.EventDestroy(event);
@@ -164,9 +164,10 @@ void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Ke
   for (size_t first = 0; first < calls.size();) {
     size_t end = first + 1;
     while (end < calls.size() && calls[end].together) ++end;
-    if (end > first + 1 && shared_loader_ != nullptr) {
-      const std::vector<Kernel> shared =
-          shared_loader_->KernelsOf(calls.subspan(first, end - first));
+    const absl::Span<const ExpectedCall> together = calls.subspan(first, end - first);
+    SharedCallLoader* const loader = end > first + 1 ? SharedLoaderOf(together) : nullptr;
+    if (loader != nullptr) {
+      const std::vector<Kernel> shared = loader->KernelsOf(together);
       if (!shared.empty()) ExpectKernels(shared, ArchFor(shared, facts_.arch));
     }
     first = end;
@@ -276,9 +277,15 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const Call& call,
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::LoadTogether(
     absl::Span<const ExpectedCall> calls) {
-  if (shared_loader_ == nullptr) return Device::LoadTogether(calls);
+  SharedCallLoader* const loader = SharedLoaderOf(calls);
+  if (loader == nullptr) return Device::LoadTogether(calls);
   RG_WITH_CONTEXT();
-  return shared_loader_->Load(calls);
+  return loader->Load(calls);
+}
+
+SharedCallLoader* GpuDevice::SharedLoaderOf(absl::Span<const ExpectedCall> calls) const {
+  const auto loader = shared_loaders_.find(calls[0].call->op);
+  return loader == shared_loaders_.end() ? nullptr : loader->second.get();
 }
 
 absl::Status GpuDevice::UseStream(std::optional<void*> native) {

@@ -124,9 +124,11 @@ class GpuDevice : public Device {
 
   // Who loads the calls of an op; several ops may share one.
   void SetLoader(Op op, std::shared_ptr<CallLoader> loader) { loaders_[op] = std::move(loader); }
-  void SetSharedLoader(std::unique_ptr<SharedCallLoader> loader) {
-    shared_loader_ = std::move(loader);
+  // Who loads calls that share launches, of which the first is of this op.
+  void SetSharedLoader(Op op, std::shared_ptr<SharedCallLoader> loader) {
+    shared_loaders_[op] = std::move(loader);
   }
+  SharedCallLoader* SharedLoaderOf(absl::Span<const ExpectedCall> calls) const;
 
  private:
   absl::Status LoadSupport();
@@ -153,7 +155,7 @@ class GpuDevice : public Device {
   std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
   bool recording_ = false;
   std::map<Op, std::shared_ptr<CallLoader>> loaders_;
-  std::unique_ptr<SharedCallLoader> shared_loader_;  // null: calls share no launches
+  std::map<Op, std::shared_ptr<SharedCallLoader>> shared_loaders_;
   std::unique_ptr<GpuKernels> support_;
   std::optional<KernelCompiler> compiler_;
   int64_t program_ = 0;  // of options_.shared_kernels

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/ops/convolution/shared_products.h"
+#include "fusion/ops/sort_indices/sort_price.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/tma_descriptors.h"
 
@@ -18,7 +19,8 @@ namespace {
 // convolution's gradient its phases and a matrix.
 constexpr size_t kMostMaps = 2 * kMostSharedProducts;
 
-constexpr size_t kMostDirectArguments = 3 * kMostSharedProducts;
+// Three addresses for each of the calls that share the launch.
+constexpr size_t kMostDirectArguments = 3 * std::max(kMostSharedProducts, kMostSharedSorts);
 
 }  // namespace
 

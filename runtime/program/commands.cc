@@ -139,6 +139,7 @@ class Builder {
         RG_ASSIGN_OR_RETURN(CallFacts facts, AddOperands(member.call, &command));
         command.members.push_back({&member.call, std::move(facts)});
       }
+      TakeKeptBytes(command.members);
       command.call = command.members[0].call;
       command.facts = command.members[0].facts;
     } else {
@@ -182,6 +183,17 @@ class Builder {
     if (bytes > c_.most_kept_bytes - kept_bytes_) return 0;
     kept_bytes_ += bytes;
     return bytes;
+  }
+  // The same of calls that share launches, which hold all of it or nothing.
+  void TakeKeptBytes(std::vector<CallCommand::Member>& members) {
+    const int64_t before = kept_bytes_;
+    for (CallCommand::Member& member : members) {
+      member.facts.most_kept_bytes = TakeKeptBytes(*member.call);
+      if (member.facts.most_kept_bytes > 0) continue;
+      for (CallCommand::Member& all : members) all.facts.most_kept_bytes = 0;
+      kept_bytes_ = before;
+      return;
+    }
   }
   // Whether another value lies in the value's bytes, or it in those of another.
   bool SharesBytes(ValueId value) const {

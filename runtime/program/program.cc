@@ -214,8 +214,10 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(std::shared_ptr<const Com
 // What calls hold from run to run has its address for good; its bytes of the arena stay unused.
 void Program::State::TakeKeptResults() {
   for (size_t i = 0; i < calls.size(); ++i) {
-    void* const kept = calls[i]->kept_result();
-    if (kept != nullptr) table[list.calls[i].results[0]] = kept;
+    const std::vector<void*> kept = calls[i]->kept_results();
+    for (size_t result = 0; result < kept.size(); ++result) {
+      if (kept[result] != nullptr) table[list.calls[i].results[result]] = kept[result];
+    }
   }
 }
 

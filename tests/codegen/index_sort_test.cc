@@ -278,11 +278,12 @@ struct KeptCall {
         *device, SortCall(sort.sorted.indices, sort.sorted.rows, DType::kInt64), sort);
     REQUIRE(loaded.status().ToString() == "OK");
     call = *std::move(loaded);
-    REQUIRE(call->kept_result() != nullptr);
+    REQUIRE(call->kept_results().size() == 1);
+    REQUIRE(call->kept_results()[0] != nullptr);
     CHECK(call->kept_bytes() >= KeptBytes(sort));
     CHECK(call->scratch_bytes() == 0);
   }
-  int32_t* list() const { return static_cast<int32_t*>(call->kept_result()); }
+  int32_t* list() const { return static_cast<int32_t*>(call->kept_results()[0]); }
   // The word of the first block that says whether its indices have changed.
   int32_t* changed() const {
     const int64_t words = SortScratchOf(sort).words;
@@ -291,7 +292,7 @@ struct KeptCall {
   void Run(const std::vector<double>& indices) const {
     const std::vector<int64_t> given(indices.begin(), indices.end());
     const void* operands[] = {given.data()};
-    void* results[] = {call->kept_result()};
+    void* results[] = {call->kept_results()[0]};
     CHECK(call->Run(0, {.operands = operands, .results = results}, nullptr).ToString() == "OK");
   }
   // How many words of the list are others than those of these indices.
@@ -375,6 +376,106 @@ TEST_CASE(
   CHECK(call.Differing(indices) == 0);
   CHECK(*call.changed() == 0);
 }
+
+// --- sorts that share launches
+
+// Calls of one kind with what they may hold from run to run.
+struct SharedCalls {
+  SharedCalls(const std::vector<Sizes>& sizes, bool kept) {
+    for (const Sizes& s : sizes) calls.push_back(SortCall(s.indices, s.rows, DType::kInt64));
+    for (const Call& call : calls) {
+      facts.push_back({.most_kept_bytes = kept ? KeptBytes(IndexSortOf(call)) : 0});
+    }
+    for (size_t c = 0; c < calls.size(); ++c) expected.push_back({&calls[c], &facts[c], c > 0});
+  }
+  std::vector<Call> calls;
+  std::vector<CallFacts> facts;
+  std::vector<ExpectedCall> expected;
+};
+
+TEST_CASE("sorts that share launches make the lists of each alone") {
+  const std::vector<Sizes> sizes =
+      GENERATE(std::vector<Sizes>{{300, 40}, {7, 2'000}, {300, 40}},
+               std::vector<Sizes>{{9'000, 2'000}, {9'000, 2'000}, {5'001, 999}},
+               std::vector<Sizes>{{33'000, 300'000}, {9'000, 270'000}});
+  const bool kept = GENERATE(false, true);
+  const int warp = GENERATE(32, 64);
+  INFO(sizes[0].indices << (kept ? ", kept, " : ", ") << warp);
+  const SharedCalls shared(sizes, kept);
+  Device& device = CheckingDevice(warp);
+  auto loaded = LoadSharedSorts(device, shared.expected);
+  REQUIRE(loaded.status().ToString() == "OK");
+  const bool keeps = kept && KeptBytes(IndexSortOf(shared.calls[0])) > 0;
+  CHECK((*loaded)->kept_results().size() == (keeps ? sizes.size() : 0));
+  auto scratch = device.Allocate(std::max<int64_t>((*loaded)->scratch_bytes(), 16));
+  REQUIRE(scratch.ok());
+  for (const uint64_t seed : {1, 1, 2}) {
+    std::vector<std::vector<int64_t>> indices;
+    std::vector<std::vector<int32_t>> lists;
+    std::vector<const void*> operands;
+    std::vector<void*> results;
+    for (size_t c = 0; c < sizes.size(); ++c) {
+      // One list stays as it is.
+      const auto drawn = Drawn(sizes[c].indices, sizes[c].rows, c == 1 ? 5 : seed + c);
+      indices.emplace_back(drawn.begin(), drawn.end());
+      lists.emplace_back(SpanOf(shared.calls[c].results[0]), -7);
+    }
+    for (size_t c = 0; c < sizes.size(); ++c) {
+      operands.push_back(indices[c].data());
+      results.push_back(keeps ? (*loaded)->kept_results()[c] : lists[c].data());
+    }
+    const absl::Status ran =
+        (*loaded)->Run(0, {.operands = operands, .results = absl::MakeSpan(results)}, *scratch);
+    CHECK(ran.ToString() == "OK");
+    for (size_t c = 0; c < sizes.size(); ++c) {
+      const auto wanted = SortedList({indices[c].begin(), indices[c].end()}, sizes[c].rows);
+      const int32_t* const made = static_cast<const int32_t*>(results[c]);
+      int64_t differ = 0;
+      for (size_t i = 0; i < wanted.size(); ++i) differ += wanted[i] != made[i];
+      CHECK(differ == 0);
+    }
+  }
+  device.Free(*scratch);
+}
+
+TEST_CASE("sorts that share launches keep all lists or none, and are one function where equal") {
+  SharedCalls shared({{9'000, 2'000}, {9'000, 2'000}, {9'000, 2'000}}, /*kept=*/true);
+  for (const IndexSort& sort : SharedSortsOf(shared.expected)) CHECK(sort.kept);
+  shared.facts[1].most_kept_bytes = 0;
+  const std::vector<IndexSort> sorts = SharedSortsOf(shared.expected);
+  for (const IndexSort& sort : sorts) CHECK_FALSE(sort.kept);
+  for (const SortLaunch& launch : EmitIndexSorts(sorts, Dialect::kCuda)) {
+    CHECK(launch.kernel.members.size() == 1);
+    CHECK(launch.kernel.runs.size() == 1);
+    CHECK(launch.kernel.runs[0].count == 3);
+    CHECK(launch.args.size() == static_cast<size_t>(launch.kernel.arguments));
+  }
+}
+
+TEST_CASE("sorts of two kinds share no launches") {
+  const SharedCalls shared({{9'000, 2'000}, {9'000, 300'000}}, /*kept=*/false);
+  const auto loaded = LoadSharedSorts(CheckingDevice(32), shared.expected);
+  CHECK(absl::IsUnimplemented(loaded.status()));
+  CHECK_THAT(std::string(loaded.status().message()),
+             ContainsSubstring("sort_indices %0, 9000 into 2000 rows and 9000 into 300000 rows"));
+}
+
+void CompilesShared(const GpuTarget& target) {
+  for (const std::vector<Sizes>& sizes :
+       {std::vector<Sizes>{{300, 40}, {7, 2'000}}, std::vector<Sizes>{{9'000, 2'000}, {5'001, 999}},
+        std::vector<Sizes>{{33'000, 300'000}, {9'000, 270'000}}}) {
+    for (const bool kept : {false, true}) {
+      const SharedCalls shared(sizes, kept);
+      std::vector<Kernel> kernels;
+      for (const SortLaunch& launch :
+           EmitIndexSorts(SharedSortsOf(shared.expected), target.dialect, /*direct=*/true)) {
+        kernels.push_back(launch.kernel);
+      }
+      CheckCompiles(target, kernels, absl::StrCat(sizes[0].indices, kept ? ", kept" : ""));
+    }
+  }
+}
+RG_TEST_COMPILES("launches that sorts share compile", CompilesShared);
 
 TEST_CASE("lists that one launch sorts are not kept, and others where there is room") {
   CHECK(KeptBytes(Chosen({4096, 30'720})) == 0);

@@ -28,6 +28,20 @@ constexpr absl::string_view kGraph = R"(
 output %a
 output %b
 )";
+// The same, where what the edges have is summed at their other ends: two sorts share launches.
+constexpr absl::string_view kBothEnds = R"(
+%to = input i64[6000]
+%from = input i64[6000]
+%x = input f32[70,8]
+%e = input f32[6000]
+%zx = full dtype=f32 shape=[70,8] value=0.0
+%ze = full dtype=f32 shape=[70] value=0.0
+%rows = index_select %x %from axis=0
+%a = index_add %zx %to %rows axis=0
+%b = index_add %ze %from %e axis=0
+output %a
+output %b
+)";
 constexpr int64_t kEdges = 6000, kNodes = 70, kWidth = 8;
 
 std::vector<double> Drawn(int64_t count, int64_t below, uint64_t seed) {
@@ -41,11 +55,11 @@ std::vector<double> Drawn(int64_t count, int64_t below, uint64_t seed) {
 
 class KeptLists {
  public:
-  explicit KeptLists(bool keep) {
+  KeptLists(absl::string_view text, bool keep) {
     HostDeviceOptions options;
     options.compile.check = true;
     device_ = MakeHostDevice(options);
-    auto graph = ParseGraph(kGraph);
+    auto graph = ParseGraph(text);
     REQUIRE(graph.status().ToString() == "OK");
     graph_ = *graph;
     ExecutableOptions how{.spec = *NamedSpec("h200"), .keep_sorted_indices = keep};
@@ -55,6 +69,12 @@ class KeptLists {
     executable_.emplace(*std::move(made));
   }
 
+  // Of all sorts.
+  std::string How() const {
+    std::string how;
+    for (const CallInUse& used : executable_->program().CallsInUse()) how += used.implementation;
+    return how;
+  }
   int64_t kept_bytes() const { return executable_->program().kept_bytes(); }
 
   // The largest error of a run with these targets, in a workspace of its own.
@@ -95,8 +115,10 @@ class KeptLists {
 
 TEST_CASE("each run sums by the indices that it is given") {
   const bool keep = GENERATE(true, false);
-  KeptLists program(keep);
+  const bool both_ends = GENERATE(false, true);
+  KeptLists program(both_ends ? kBothEnds : kGraph, keep);
   CHECK((program.kept_bytes() > 0) == keep);
+  CHECK((program.How().find("2 sorts that share launches") != std::string::npos) == both_ends);
   std::vector<double> targets = Drawn(kEdges, kNodes, 1);
   CHECK(program.ErrorWith(targets, 10) < 1e-5);
   CHECK(program.ErrorWith(targets, 20) < 1e-5);

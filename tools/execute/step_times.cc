@@ -18,7 +18,9 @@ double Median(TimeSamples samples) {
 }
 
 std::string KindOf(const Group& group) {
-  if (SharedCallsOf(group) != nullptr) return "products in one launch";
+  if (const CallLaunch* shared = SharedCallsOf(group)) {
+    return std::string(CallOpOf(shared->members[0].call.op).together);
+  }
   const Call* call = CallOf(group);
   if (call == nullptr) return "kernel";
   return absl::StrCat(CallOpOf(call->op).name, call->epilogue ? " with an epilogue" : "");

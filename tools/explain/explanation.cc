@@ -84,8 +84,10 @@ std::string DescribeBody(const Group& group) {
     return absl::StrCat("no kernel: ", alias->parts.size(), " parts stored side by side");
   }
   if (const CallLaunch* shared = SharedCallsOf(group)) {
-    return absl::StrCat(shared->members.size(), " products in one launch, the first ",
-                        CallOpOf(shared->members[0].call.op).describe(shared->members[0].call));
+    const Call& first = shared->members[0].call;
+    const CallOp& row = CallOpOf(first.op);
+    return absl::StrCat(shared->members.size(), " ", row.together, ", the first ",
+                        row.describe(first));
   }
   const Call& call = *CallOf(group);
   std::string text = CallOpOf(call.op).describe(call);

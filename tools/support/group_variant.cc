@@ -66,7 +66,8 @@ std::string VariantOf(const Group& group) {
   if (const KernelBody* kernel = KernelOf(group)) return VariantOf(kernel->schedule);
   if (AliasOf(group) != nullptr) return "no kernel: parts stored side by side";
   if (const CallLaunch* shared = SharedCallsOf(group)) {
-    return absl::StrCat(shared->members.size(), " products in one launch: ",
+    return absl::StrCat(shared->members.size(), " ", CallOpOf(shared->members[0].call.op).together,
+                        ": ",
                         absl::StrJoin(shared->members, "; ",
                                       [](std::string* out, const CallLaunch::Member& member) {
                                         out->append(ClassOf(member.call));
