@@ -1,7 +1,10 @@
 #include "fusion/horizontal/shared_sorts.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,31 +24,40 @@ bool IsSort(const Group& group) {
   return call != nullptr && call->op == Op::sort_indices;
 }
 
-// What comes before each group.
-struct Before {
-  std::vector<int> sorts;       // on one path, at most
-  std::vector<int64_t> all_ps;  // no less than all groups take; one on two paths counts twice
+// What comes before and behind each group.
+struct Around {
+  std::vector<int> sorts_before;   // on one path, at most
+  std::vector<int64_t> before_ps;  // of the longest path to it
+  // Of those that wait for it the first one: its first op and its price; none where nobody does.
+  std::vector<std::optional<std::pair<NodeId, int64_t>>> first_reader;
 };
 
-Before FindBefore(const BackwardGraph& graph, const std::vector<Group>& groups) {
+Around FindAround(const BackwardGraph& graph, const std::vector<Group>& groups) {
   Successors successors = FindSuccessors(graph, groups);
-  Before before{std::vector<int>(groups.size(), 0), std::vector<int64_t>(groups.size(), 0)};
+  Around around{std::vector<int>(groups.size(), 0), std::vector<int64_t>(groups.size(), 0), {}};
+  around.first_reader.resize(groups.size());
   std::vector<uint32_t> ready;
   for (uint32_t g = 0; g < groups.size(); ++g) {
     if (successors.before[g] == 0) ready.push_back(g);
+    const auto first = std::min_element(
+        successors.after[g].begin(), successors.after[g].end(),
+        [&](uint32_t a, uint32_t b) { return groups[a].nodes.front() < groups[b].nodes.front(); });
+    if (first != successors.after[g].end()) {
+      around.first_reader[g] = {groups[*first].nodes.front(), groups[*first].price_ps};
+    }
   }
   while (!ready.empty()) {
     const uint32_t g = ready.back();
     ready.pop_back();
     for (const uint32_t after : successors.after[g]) {
-      before.sorts[after] =
-          std::max(before.sorts[after], before.sorts[g] + (IsSort(groups[g]) ? 1 : 0));
-      before.all_ps[after] =
-          Saturated(before.all_ps[after] + before.all_ps[g] + groups[g].price_ps);
+      around.sorts_before[after] = std::max(around.sorts_before[after],
+                                            around.sorts_before[g] + (IsSort(groups[g]) ? 1 : 0));
+      around.before_ps[after] =
+          std::max(around.before_ps[after], Saturated(around.before_ps[g] + groups[g].price_ps));
       if (--successors.before[after] == 0) ready.push_back(after);
     }
   }
-  return before;
+  return around;
 }
 
 class Sharing {
@@ -57,17 +69,14 @@ class Sharing {
     if (std::count_if(groups_.begin(), groups_.end(), IsSort) < 2) {
       return {.groups = std::move(groups_)};
     }
-    const Before before = FindBefore(pricer_.graph(), groups_);
+    around_ = FindAround(pricer_.graph(), groups_);
     std::map<std::pair<int, SortKind>, std::vector<size_t>> alike;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (!IsSort(groups_[g]) || before.all_ps[g] > groups_[g].price_ps) continue;
-      alike[{before.sorts[g], SharedKindOf(IndexSortOf(*CallOf(groups_[g])))}].push_back(g);
+      if (!IsSort(groups_[g])) continue;
+      alike[{around_.sorts_before[g], SharedKindOf(IndexSortOf(*CallOf(groups_[g])))}].push_back(g);
     }
     for (auto& [kind, sorts] : alike) {
-      std::sort(sorts.begin(), sorts.end(), [&](size_t a, size_t b) {
-        return groups_[a].nodes.front() < groups_[b].nodes.front();
-      });
-      ShareEvenly(sorts);
+      ShareReady(sorts);
     }
     std::erase_if(groups_, [](const Group& group) { return group.nodes.empty(); });
     for (Group& merged : result_.groups) groups_.push_back(std::move(merged));
@@ -76,6 +85,40 @@ class Sharing {
   }
 
  private:
+  // Those whose indices are there at about the same time.
+  void ShareReady(std::vector<size_t>& sorts) {
+    std::stable_sort(sorts.begin(), sorts.end(), [&](size_t a, size_t b) {
+      return around_.before_ps[a] < around_.before_ps[b];
+    });
+    for (size_t first = 0; first < sorts.size();) {
+      const int64_t until =
+          Saturated(around_.before_ps[sorts[first]] + groups_[sorts[first]].price_ps);
+      size_t end = first + 1;
+      while (end < sorts.size() && around_.before_ps[sorts[end]] <= until) ++end;
+      const auto begin = sorts.begin() + static_cast<std::ptrdiff_t>(first);
+      std::sort(begin, sorts.begin() + static_cast<std::ptrdiff_t>(end), [&](size_t a, size_t b) {
+        return groups_[a].nodes.front() < groups_[b].nodes.front();
+      });
+      ShareEvenly(absl::MakeConstSpan(sorts).subspan(first, end - first));
+      first = end;
+    }
+  }
+
+  // What the sorts take where they are apart: no less than the longest.
+  int64_t ShownPs(absl::Span<const size_t> together) const {
+    int64_t all = 0, longest = 0;
+    std::map<NodeId, int64_t> readers;  // prices, by the first op: in the order of the graph
+    for (const size_t g : together) {
+      const int64_t ps = groups_[g].price_ps;
+      all += ps;
+      longest = std::max(longest, ps);
+      if (around_.first_reader[g]) readers.insert(*around_.first_reader[g]);
+    }
+    if (!readers.empty()) readers.erase(std::prev(readers.end()));
+    for (const auto& [node, ps] : readers) all -= ps;
+    return std::max(all, longest);
+  }
+
   // As few launches as may be, each of as many sorts.
   void ShareEvenly(absl::Span<const size_t> sorts) {
     const size_t parts = (sorts.size() + kMostSharedSorts - 1) / kMostSharedSorts;
@@ -89,6 +132,7 @@ class Sharing {
     if (together.size() < 2) return;
     std::vector<IndexSort> sorts;
     int64_t apart = 0;
+    const int64_t shown = ShownPs(together);
     Decision decision{.a = groups_[together[0]].nodes};
     for (const size_t g : together) {
       sorts.push_back(IndexSortOf(*CallOf(groups_[g])));
@@ -98,11 +142,12 @@ class Sharing {
     }
     std::sort(decision.b.begin(), decision.b.end());
     const Price price = PriceSorts(sorts, pricer_.device(), /*explain=*/true);
-    decision.together = price.ps + pricer_.Margin(price.ps) <= apart;
+    decision.together = price.ps + pricer_.Margin(price.ps) <= shown;
     decision.together_ps = price.ps;
     decision.apart_ps = apart;
-    decision.reason = absl::StrCat(together.size(), " sorts that share launches: ", Us(price.ps),
-                                   ", apart ", Us(apart));
+    decision.reason =
+        absl::StrCat(together.size(), " sorts that share launches: ", Us(price.ps), ", apart ",
+                     Us(apart), ", of which ", Us(shown), " are not hidden behind their readers");
     const bool wins = decision.together;
     result_.decisions.push_back(std::move(decision));
     if (!wins) return;
@@ -113,6 +158,7 @@ class Sharing {
 
   const GroupPricer& pricer_;
   std::vector<Group> groups_;  // without ops: moved into one that is shared
+  Around around_;              // by group, as they were
   SharedLaunches result_;
 };
 

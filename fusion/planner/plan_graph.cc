@@ -109,8 +109,8 @@ class Planner {
 
   void ShareLaunches(std::vector<Group>& groups) {
     if (Enabled(options_, "horizontal")) {
-      TakeCalls(ShareSorts(std::move(groups), context_.pricer), groups);
       Take(retrograd::ShareLaunches(std::move(groups), context_.pricer), groups);
+      TakeCalls(ShareSorts(std::move(groups), context_.pricer), groups);
     }
     if (!Enabled(options_, "shared_products")) return;
     TakeCalls(ShareCalls(std::move(groups), context_.pricer), groups);

@@ -19,20 +19,21 @@ namespace {
 struct Table {
   int64_t rows, indices;
   std::string index = "input";  // or the op that makes it
+  int64_t width = 4;
 };
 
 // A sum of gradients into each table.
 std::string SumsInto(const std::vector<Table>& tables) {
   std::string text;
   for (size_t t = 0; t < tables.size(); ++t) {
-    const auto& [rows, indices, index] = tables[t];
+    const auto& [rows, indices, index, width] = tables[t];
     if (index == "input") absl::StrAppend(&text, "%i", t, " = input i64[", indices, "]\n");
-    absl::StrAppend(&text, "%g", t, " = input f32[", indices, ",4]\n");
+    absl::StrAppend(&text, "%g", t, " = input f32[", indices, ",", width, "]\n");
   }
   for (size_t t = 0; t < tables.size(); ++t) {
-    const auto& [rows, indices, index] = tables[t];
+    const auto& [rows, indices, index, width] = tables[t];
     if (index != "input") absl::StrAppend(&text, "%i", t, " = ", index, "\n");
-    absl::StrAppend(&text, "%z", t, " = full dtype=f32 shape=[", rows, ",4] value=0.0\n");
+    absl::StrAppend(&text, "%z", t, " = full dtype=f32 shape=[", rows, ",", width, "] value=0.0\n");
     absl::StrAppend(&text, "%a", t, " = index_add %z", t, " %i", t, " %g", t, " axis=0\n");
   }
   for (size_t t = 0; t < tables.size(); ++t) absl::StrAppend(&text, "output %a", t, "\n");
@@ -84,6 +85,15 @@ TEST_CASE("sorts share launches with those of their kind, whatever their sizes")
   CHECK(SharedSizes({{20'000, 8'192}, {300'000, 8'192}}).empty());  // by buckets, by digits
   CHECK(SharedSizes({{20'000, 8'192}, {300'000, 8'192}, {10'000, 8'192}, {400'000, 9'000}}) ==
         Sizes{2, 2});
+}
+
+TEST_CASE("sorts that are hidden behind each other's readers stay apart") {
+  const Table wide{.rows = 20'000, .indices = 8'192, .width = 4'096};
+  CHECK(SharedSizes({wide, wide}).empty());
+  // Each reader hides about one sort, and there are many.
+  std::vector<Table> tables(12, {20'000, 8'192});
+  tables.push_back(wide);
+  CHECK(SharedSizes(tables) == Sizes{13});
 }
 
 TEST_CASE("as many sorts share launches as these have room for, evenly") {
