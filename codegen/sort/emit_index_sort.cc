@@ -392,19 +392,25 @@ std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialec
   std::vector<uint32_t> numbers(apart.size());
   std::iota(numbers.begin(), numbers.end(), uint32_t{0});
   std::vector<SortLaunch> launches;
-  for (size_t l = 0; l < apart[0].size(); ++l) {
+  const size_t most =
+      std::max_element(apart.begin(), apart.end(), [](const auto& a, const auto& b) {
+        return a.size() < b.size();
+      })->size();
+  for (size_t l = 0; l < most; ++l) {
     SortLaunch launch;
     std::vector<Kernel> kernels;
+    std::vector<uint32_t> from;
     for (const uint32_t s : numbers) {
-      RG_CHECK(apart[s].size() == apart[0].size());
+      if (l >= apart[s].size()) continue;
       kernels.push_back(apart[s][l].kernel);
+      from.push_back(s);
       for (SortLaunch::Arg arg : apart[s][l].args) {
         arg.sort = static_cast<int>(s);
         launch.args.push_back(arg);
       }
     }
     launch.kernel =
-        MergeKernels(kernels, numbers, absl::StrCat("// ", sorts.size(), " sorts in one launch\n"));
+        MergeKernels(kernels, from, absl::StrCat("// ", from.size(), " sorts in one launch\n"));
     launches.push_back(std::move(launch));
   }
   return launches;

@@ -27,7 +27,8 @@ struct SortLaunch {
 
 // direct: Kernel::direct, of all.
 std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect, bool direct = false);
-// Of sorts that share their launches: of one kind (SharedKindOf), all kept or none.
+// Of sorts that share their launches: of one kind (SharedKindOf), in the ways of TogetherOf, all
+// kept or none.
 std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialect dialect,
                                        bool direct = false);
 

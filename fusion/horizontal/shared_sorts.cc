@@ -141,6 +141,10 @@ class Sharing {
       decision.b.insert(decision.b.end(), groups_[g].nodes.begin(), groups_[g].nodes.end());
     }
     std::sort(decision.b.begin(), decision.b.end());
+    int64_t launches = 0, most = 0;
+    for (const IndexSort& sort : sorts) launches += sort.launches();
+    sorts = TogetherOf(std::move(sorts));
+    for (const IndexSort& sort : sorts) most = std::max<int64_t>(most, sort.launches());
     const Price price = PriceSorts(sorts, pricer_.device(), /*explain=*/true);
     decision.together = price.ps + pricer_.Margin(price.ps) <= shown;
     decision.together_ps = price.ps;
@@ -151,7 +155,7 @@ class Sharing {
     const bool wins = decision.together;
     result_.decisions.push_back(std::move(decision));
     if (!wins) return;
-    result_.saved += static_cast<int64_t>(together.size() - 1) * sorts[0].launches();
+    result_.saved += launches - most;
     result_.won_ps += apart - price.ps;
     result_.groups.push_back(MergeCalls(together, price, groups_));
   }

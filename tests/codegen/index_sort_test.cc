@@ -396,6 +396,13 @@ struct SharedCalls {
 TEST_CASE("sorts that share launches make the lists of each alone") {
   const std::vector<Sizes> sizes =
       GENERATE(std::vector<Sizes>{{300, 40}, {7, 2'000}, {300, 40}},
+               // By buckets, in three launches or two.
+               std::vector<Sizes>{{4'096, 20'000},
+                                  {500, 20'000},
+                                  {4'096, 20'000},
+                                  {4'096, 9'000},
+                                  {4'000, 20'000},
+                                  {4'096, 20'000}},
                std::vector<Sizes>{{9'000, 2'000}, {9'000, 2'000}, {5'001, 999}},
                std::vector<Sizes>{{33'000, 300'000}, {9'000, 270'000}});
   const bool kept = GENERATE(false, true);
@@ -458,6 +465,23 @@ TEST_CASE("sorts of two kinds share no launches") {
   CHECK(absl::IsUnimplemented(loaded.status()));
   CHECK_THAT(std::string(loaded.status().message()),
              ContainsSubstring("sort_indices %0, 9000 into 2000 rows and 9000 into 300000 rows"));
+}
+
+TEST_CASE("lists of one launch go by buckets where all together would go through too much") {
+  const IndexSort few = Chosen({4'096, 20'000}), wide = Chosen({500, 1'000'000});
+  REQUIRE(few.way == SortWay::kOneLaunch);
+  REQUIRE(wide.way == SortWay::kOneLaunch);
+  CHECK(TogetherOf({few, few})[1].way == SortWay::kOneLaunch);
+  const std::vector<IndexSort> many = TogetherOf(std::vector<IndexSort>(8, few));
+  for (const IndexSort& sort : many) {
+    CHECK(sort.way == SortWay::kBuckets);
+    CHECK(sort.index_dtype == few.index_dtype);
+  }
+  std::vector<IndexSort> mixed(8, few);
+  mixed.push_back(wide);  // too many rows for buckets
+  CHECK(TogetherOf(mixed)[0].way == SortWay::kOneLaunch);
+  const IndexSort by_buckets = Chosen({9'000, 2'000});
+  CHECK(TogetherOf({by_buckets, by_buckets})[0].way == SortWay::kBuckets);
 }
 
 void CompilesShared(const GpuTarget& target) {

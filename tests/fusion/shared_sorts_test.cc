@@ -80,7 +80,8 @@ TEST_CASE("sorts into many tables share launches, and the plan says what that wi
 
 TEST_CASE("sorts share launches with those of their kind, whatever their sizes") {
   CHECK(SharedSizes({{20'000, 8'192}, {30'000, 9'000}}) == Sizes{2});
-  CHECK(SharedSizes({{200, 500}, {30'000, 4'000}}) == Sizes{2});    // one launch each
+  CHECK(SharedSizes({{200, 500}, {900, 400}}) == Sizes{2});         // one launch each
+  CHECK(SharedSizes({{200, 500}, {30'000, 4'000}}).empty());        // whose blocks fill the device
   CHECK(SharedSizes({{20'000, 8'192}, {300, 500}}).empty());        // three, and one
   CHECK(SharedSizes({{20'000, 8'192}, {300'000, 8'192}}).empty());  // by buckets, by digits
   CHECK(SharedSizes({{20'000, 8'192}, {300'000, 8'192}, {10'000, 8'192}, {400'000, 9'000}}) ==

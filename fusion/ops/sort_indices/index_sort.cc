@@ -126,6 +126,21 @@ IndexSort IndexSortFor(const SortedIndices& sorted, DType index_dtype) {
   return IndexSortsFor(sorted, index_dtype).front();
 }
 
+std::vector<IndexSort> TogetherOf(std::vector<IndexSort> alone) {
+  int64_t visits = 0;
+  std::vector<IndexSort> by_buckets;
+  for (const IndexSort& sort : alone) {
+    if (sort.way != SortWay::kOneLaunch) return alone;
+    visits += Product({sort.buckets, sort.part()});
+    std::optional<IndexSort> other = Buckets(sort.sorted);
+    if (!other) return alone;
+    other->index_dtype = sort.index_dtype;
+    other->index_offset = sort.index_offset;
+    by_buckets.push_back(*other);
+  }
+  return visits > kMostVisits ? by_buckets : alone;
+}
+
 std::string Describe(const IndexSort& s) {
   const int launches = s.launches();
   const std::string start = absl::StrCat(launches, launches == 1 ? " launch, " : " launches, ");

@@ -65,6 +65,9 @@ struct IndexSort {
 IndexSort IndexSortFor(const SortedIndices& sorted, DType index_dtype);
 // All ways that take such lists, the one above first.
 std::vector<IndexSort> IndexSortsFor(const SortedIndices& sorted, DType index_dtype);
+// The ways of lists that share launches, of which these are the ways of each alone: those of one
+// launch go by buckets, if all can, where all blocks together would go through too much.
+std::vector<IndexSort> TogetherOf(std::vector<IndexSort> alone);
 // "3 launches, 313 buckets of 64 rows"
 std::string Describe(const IndexSort& sort);
 // Of a call of sort_indices.

@@ -14,6 +14,7 @@ namespace {
 struct Work {
   int64_t indices = 0, rows = 0, visits = 0;  // visits: of a thread of one launch, at most
   int64_t buckets = 0, read_bytes = 0, written_bytes = 0;
+  int launches = 0;
 };
 
 Work WorkOf(absl::Span<const IndexSort> sorts) {
@@ -23,6 +24,7 @@ Work WorkOf(absl::Span<const IndexSort> sorts) {
     work.rows += s.sorted.rows;
     work.visits = std::max(work.visits, s.items);
     work.buckets += s.buckets;
+    work.launches = std::max(work.launches, s.launches());
     work.read_bytes += s.sorted.indices * SizeBytes(s.index_dtype);
     work.written_bytes += 4 * s.sorted.elements();
   }
@@ -32,7 +34,8 @@ Work WorkOf(absl::Span<const IndexSort> sorts) {
 }  // namespace
 
 SortKind SharedKindOf(const IndexSort& sort) {
-  return {sort.way, sort.launches(), sort.threads, KeptBytes(sort) > 0};
+  const int launches = sort.way == SortWay::kDigits ? sort.launches() : 0;
+  return {sort.way, launches, sort.threads, KeptBytes(sort) > 0};
 }
 
 Price PriceSorts(absl::Span<const IndexSort> sorts, const DeviceSpec& d, bool explain) {
@@ -42,10 +45,11 @@ Price PriceSorts(absl::Span<const IndexSort> sorts, const DeviceSpec& d, bool ex
   Price price;
   price.read_bytes = work.read_bytes;
   price.written_bytes = work.written_bytes;
-  const int64_t launches = Product({first.launches(), d.launch_graph_ps + d.sort_launch_ps});
+  const int64_t launches = Product({work.launches, d.launch_graph_ps + d.sort_launch_ps});
+  const int64_t at_once = Product({sorts.size() == 1 ? 4 : 1, d.sms});
   const int64_t passes =
       first.way == SortWay::kOneLaunch
-          ? Product({work.visits, CeilDiv(work.buckets, Product({4, d.sms})), d.sort_visit_ps})
+          ? Product({work.visits, CeilDiv(work.buckets, at_once), d.sort_visit_ps})
           : Product({first.passes, work.indices, d.sort_pass_ps});
   const int64_t starts = TransferPs(4 * work.rows, d.hbm_bytes_per_s);
   price.ps = std::min(kHuge, launches + passes + starts);

@@ -217,7 +217,7 @@ std::vector<IndexSort> SharedSortsOf(absl::Span<const ExpectedCall> calls) {
   const bool all =
       std::all_of(sorts.begin(), sorts.end(), [](const IndexSort& sort) { return sort.kept; });
   for (IndexSort& sort : sorts) sort.kept = all;
-  return sorts;
+  return TogetherOf(std::move(sorts));
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call,
