@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,10 +71,13 @@ class Sharing {
       return {.groups = std::move(groups_)};
     }
     around_ = FindAround(pricer_.graph(), groups_);
-    std::map<std::pair<int, SortKind>, std::vector<size_t>> alike;
+    // By depth and kind, those of the graph's inputs, whose lists may be kept, by themselves.
+    std::map<std::tuple<int, SortKind, bool>, std::vector<size_t>> alike;
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!IsSort(groups_[g])) continue;
-      alike[{around_.sorts_before[g], SharedKindOf(IndexSortOf(*CallOf(groups_[g])))}].push_back(g);
+      const Call& call = *CallOf(groups_[g]);
+      const bool given = pricer_.graph().pattern(call.operands[0].value.node) == Pattern::kInput;
+      alike[{around_.sorts_before[g], SharedKindOf(IndexSortOf(call)), given}].push_back(g);
     }
     for (auto& [kind, sorts] : alike) {
       ShareReady(sorts);

@@ -165,6 +165,8 @@ class SharedCallLoader {
  public:
   virtual ~SharedCallLoader() = default;
   virtual std::vector<Kernel> KernelsOf(absl::Span<const ExpectedCall> calls) = 0;
+  // Whether Load makes each call by itself, too, to time both.
+  virtual bool times_each() const { return true; }
   virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
       absl::Span<const ExpectedCall> calls) = 0;
 };

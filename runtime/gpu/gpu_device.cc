@@ -155,24 +155,30 @@ absl::Status GpuDevice::Reserve(int streams, int events) {
 void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Kernel> kernels,
                        absl::Span<const retrograd::Launch> launches) {
   compiler_->Forget();
-  for (const ExpectedCall& expected : calls) {
-    const auto loader = loaders_.find(expected.call->op);
-    if (loader == loaders_.end()) continue;
-    const std::vector<Kernel> of_call = loader->second->KernelsOf(*expected.call, *expected.facts);
-    if (!of_call.empty()) ExpectKernels(of_call, ArchFor(of_call, facts_.arch));
-  }
   for (size_t first = 0; first < calls.size();) {
     size_t end = first + 1;
     while (end < calls.size() && calls[end].together) ++end;
-    const absl::Span<const ExpectedCall> together = calls.subspan(first, end - first);
-    SharedCallLoader* const loader = end > first + 1 ? SharedLoaderOf(together) : nullptr;
-    if (loader != nullptr) {
-      const std::vector<Kernel> shared = loader->KernelsOf(together);
-      if (!shared.empty()) ExpectKernels(shared, ArchFor(shared, facts_.arch));
-    }
+    ExpectTogether(calls.subspan(first, end - first));
     first = end;
   }
   if (!launches.empty()) ExpectKernels(kernels, ArchFor(kernels, facts_.arch));
+}
+
+// A call, or several that share launches. What is timed against the calls one by one is compiled in
+// both ways; sorts are not.
+void GpuDevice::ExpectTogether(absl::Span<const ExpectedCall> calls) {
+  const auto expect = [&](const std::vector<Kernel>& kernels) {
+    if (!kernels.empty()) ExpectKernels(kernels, ArchFor(kernels, facts_.arch));
+  };
+  SharedCallLoader* const shared = calls.size() > 1 ? SharedLoaderOf(calls) : nullptr;
+  if (shared == nullptr || shared->times_each()) {
+    for (const ExpectedCall& expected : calls) {
+      const auto loader = loaders_.find(expected.call->op);
+      if (loader == loaders_.end()) continue;
+      expect(loader->second->KernelsOf(*expected.call, *expected.facts));
+    }
+  }
+  if (shared != nullptr) expect(shared->KernelsOf(calls));
 }
 
 void GpuDevice::ExpectKernels(absl::Span<const Kernel> kernels, absl::string_view arch) {

@@ -129,6 +129,7 @@ class GpuDevice : public Device {
     shared_loaders_[op] = std::move(loader);
   }
   SharedCallLoader* SharedLoaderOf(absl::Span<const ExpectedCall> calls) const;
+  void ExpectTogether(absl::Span<const ExpectedCall> calls);
 
  private:
   absl::Status LoadSupport();

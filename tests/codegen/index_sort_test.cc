@@ -398,7 +398,7 @@ TEST_CASE("sorts that share launches make the lists of each alone") {
       GENERATE(std::vector<Sizes>{{300, 40}, {7, 2'000}, {300, 40}},
                // By buckets, in three launches or two.
                std::vector<Sizes>{{4'096, 20'000},
-                                  {500, 20'000},
+                                  {500, 200},
                                   {4'096, 20'000},
                                   {4'096, 9'000},
                                   {4'000, 20'000},

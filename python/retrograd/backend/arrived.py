@@ -1,6 +1,7 @@
 """The backward graph as Inductor's compiler is handed it, as a capture.CapturedBackward."""
 
 import copy
+import math
 
 import torch
 from torch._inductor.fx_passes.post_grad import view_to_reshape
@@ -10,7 +11,7 @@ from retrograd.backend.propagation import propagate_strides
 from retrograd.errors import ExportError
 from retrograd.sizes.symbolic import LYING
 
-# A promise to the planner; a run copies what does not keep it.
+# Bytes that divide an input's address, at most: the widest access of a GPU.
 ALIGNMENT = 16
 
 
@@ -134,6 +135,15 @@ def _dtype(node, example):
     return example.dtype
 
 
+def _alignment(example):
+    """A promise to the planner, in bytes; a run copies what does not keep it. A view lies as far behind
+    its base, whose memory PyTorch aligns, as in the trace."""
+    offset = example.storage_offset()
+    if not isinstance(offset, int):
+        return ALIGNMENT
+    return math.gcd(ALIGNMENT, offset * example.element_size())
+
+
 def _input(node, example, names, donated):
     name, kind = str(node.target), schema.SAVED
     index = capture.primal_index(node)
@@ -146,8 +156,8 @@ def _input(node, example, names, donated):
     strides = node.meta.get(LYING, example).stride()
     return capture.CapturedInput(
         node=node, name=name, kind=kind, dtype=_dtype(node, example), shape=shape,
-        strides=capture.given_strides(shape, strides), alignment=ALIGNMENT, donated=donated,
-        saved=index is None and kind == schema.SAVED,
+        strides=capture.given_strides(shape, strides), alignment=_alignment(example),
+        donated=donated, saved=index is None and kind == schema.SAVED,
     )  # fmt: skip
 
 

@@ -65,6 +65,7 @@ class CompiledBackward(saved.Saved):
         self.dtypes = recipe.dtypes
         own = len(program.inputs) - len(self.constants)
         self.strides = [t.strides for t in program.inputs[:own]]
+        self.alignment = [t.alignment or 1 for t in program.inputs]
         self.instead = {
             i: torch.zeros((), dtype=recipe.dtypes[i], device=self.device) for i in recipe.unread
         }
@@ -107,7 +108,7 @@ class CompiledBackward(saved.Saved):
             given = self._as_expected(given)
         given += self.constants
         addresses = array.array("Q", map(torch.Tensor.data_ptr, given))
-        if any(address % arrived.ALIGNMENT for address in addresses):
+        if any(map(operator.mod, addresses, self.alignment)):
             given, addresses = self._aligned(given)
         keeps = seen is not None or watching.watcher is not None
         memory = RunMemory(self, given, keeps)
@@ -196,8 +197,8 @@ class CompiledBackward(saved.Saved):
 
     def _aligned(self, given):
         """Copies of the tensors that do not lie as the plan expects, and all addresses."""
-        for i, tensor in enumerate(given):
-            if tensor.data_ptr() % arrived.ALIGNMENT:
+        for i, (tensor, alignment) in enumerate(zip(given, self.alignment, strict=True)):
+            if tensor.data_ptr() % alignment:
                 room = torch.empty_strided(
                     tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
                 )

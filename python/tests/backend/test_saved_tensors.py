@@ -103,6 +103,39 @@ def test_a_misaligned_saved_tensor_is_copied():
     check(ours, eager)
 
 
+class _Tables(nn.Module):
+    """A table of embeddings for each column of indices."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(50, 8) for _ in range(5))
+
+    def forward(self, x):
+        return torch.cat([table(x[:, k]) for k, table in enumerate(self.tables)], 1).tanh()
+
+
+def test_a_view_behind_the_begin_of_a_tensor_is_read_where_it_lies(monkeypatch):
+    runs, copies, filled = runs_of_ours(monkeypatch), [], compiled._filled
+    monkeypatch.setattr(
+        compiled, "_filled", lambda room, t: copies.append(t.shape) or filled(room, t)
+    )
+    ours, eager = pair(_Tables())
+    x = torch.randint(0, 50, (16, 5))
+    for _ in range(2):
+        for m in (ours, eager):
+            m(x).square().sum().backward()
+        check(ours, eager)
+    assert not copies
+    columns = [t for t in runs[0].program.inputs if t.dtype == "i64"]
+    assert [t.alignment for t in columns] == [16, 8, 16, 8, 16]
+    # Where a run's tensor keeps less than the trace promised, it is copied.
+    behind = torch.randint(0, 50, (16 * 5 + 1,))[1:].view(16, 5)
+    assert behind.data_ptr() % 16 == 8
+    for m in (ours, eager):
+        m(behind).square().sum().backward()
+    check(ours, eager)
+
+
 def test_a_parameter_changed_between_forward_and_backward_is_an_error():
     ours, _ = pair()
     loss = ours(torch.randn(6, 8)).square().mean()

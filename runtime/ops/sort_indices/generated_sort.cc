@@ -191,6 +191,7 @@ class SharedSortLoader : public SharedCallLoader {
   std::vector<Kernel> KernelsOf(absl::Span<const ExpectedCall> calls) override {
     return DistinctKernels(EmitIndexSorts(SharedSortsOf(calls), device_.dialect(), direct_));
   }
+  bool times_each() const override { return false; }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(absl::Span<const ExpectedCall> calls) override {
     return LoadSharedSorts(device_, calls, direct_);
   }
@@ -230,8 +231,10 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> LoadSharedSorts(Device& device,
                                                             bool direct) {
   Sorts of{.sorts = SharedSortsOf(calls)};
   for (const ExpectedCall& expected : calls) of.calls.push_back(expected.call);
-  const IndexSort& first = of.sorts[0];
-  for (const IndexSort& sort : of.sorts) {
+  // Of the same kind alone: together some may have one launch less.
+  const IndexSort first = IndexSortOf(*calls[0].call);
+  for (const ExpectedCall& expected : calls) {
+    const IndexSort sort = IndexSortOf(*expected.call);
     if (SharedKindOf(sort) == SharedKindOf(first)) continue;
     return absl::UnimplementedError(absl::StrFormat(
         "sort_indices %%%d, %d into %d rows and %d into %d rows: these lists are not "

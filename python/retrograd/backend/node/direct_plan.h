@@ -43,7 +43,7 @@ typedef struct rg_error {
 
 namespace retrograd {
 
-inline constexpr uintptr_t kOperandAlignment = 16;  // arrived.ALIGNMENT
+inline constexpr uintptr_t kMostAlignment = 16;  // arrived.ALIGNMENT
 
 enum class From : uint8_t { kSaved, kTangent };
 
@@ -51,7 +51,8 @@ struct Operand {
   From from = From::kSaved;
   size_t index = 0;  // among the tensors saved by the forward, or the tangents
   Layout layout;
-  bool read = true;  // else the tensor may be on any device
+  uintptr_t alignment = kMostAlignment;  // bytes that divide the address that the plan reads
+  bool read = true;                      // else the tensor may be on any device
 };
 
 // A part of the workspace, needed from the begin of one phase to the end of another.
@@ -131,14 +132,15 @@ inline bool Fits(const DirectPlan& plan, const Tensors& saved, const Tensors& ta
 
 // The tensor's first element, in the layout and alignment that the plan reads. A copy of a tensor
 // that lies otherwise is put behind `copies`.
-inline const void* AddressOf(const at::Tensor& tensor, const Layout& layout, at::Device device,
+inline const void* AddressOf(const at::Tensor& tensor, const Operand& operand, at::Device device,
                              Tensors& copies) {
+  const Layout& layout = operand.layout;
   if (!tensor.defined()) {
     copies.push_back(Room(layout, device).zero_());
     return copies.back().const_data_ptr();
   }
   const void* address = tensor.const_data_ptr();
-  if (tensor.device() == device && reinterpret_cast<uintptr_t>(address) % kOperandAlignment == 0 &&
+  if (tensor.device() == device && reinterpret_cast<uintptr_t>(address) % operand.alignment == 0 &&
       SameStrides(layout.sizes, tensor.strides(), layout.strides)) {
     return address;
   }
@@ -198,14 +200,13 @@ inline std::vector<const void*> InputsOf(const DirectPlan& plan, const Tensors& 
                                          const Tensors& tangents, Tensors& copies) {
   std::vector<const void*> inputs;
   inputs.reserve(plan.operands.size() + plan.constants.size());
-  alignas(kOperandAlignment) static char nothing[kOperandAlignment];  // of what nobody reads
+  alignas(kMostAlignment) static char nothing[kMostAlignment];  // of what nobody reads
   for (const Operand& operand : plan.operands) {
     if (!operand.read) {
       inputs.push_back(nothing);
       continue;
     }
-    inputs.push_back(
-        AddressOf(Given(operand, saved, tangents), operand.layout, plan.device, copies));
+    inputs.push_back(AddressOf(Given(operand, saved, tangents), operand, plan.device, copies));
   }
   for (const at::Tensor& constant : plan.constants) inputs.push_back(constant.const_data_ptr());
   return inputs;

@@ -56,11 +56,14 @@ class Learner:
         program = compiled.program
         executable = program.executable
         operands = [
-            (*source, (dtype, list(tensor.shape), list(strides)), i not in compiled.recipe.unread)
-            for i, (source, tensor, strides, dtype) in enumerate(
+            (
+                *source, (dtype, list(tensor.shape), list(strides)), alignment,
+                i not in compiled.recipe.unread,
+            )
+            for i, (source, tensor, strides, alignment, dtype) in enumerate(
                 zip(
-                    sources, program.inputs[: len(sources)], compiled.strides, compiled.dtypes,
-                    strict=True,
+                    sources, program.inputs[: len(sources)], compiled.strides,
+                    compiled.alignment[: len(sources)], compiled.dtypes, strict=True,
                 )
             )
         ]  # fmt: skip

@@ -147,7 +147,7 @@ std::shared_ptr<DirectPlan> MakePlan(
     const std::vector<std::tuple<size_t, uint32_t, uint32_t>>& blocks, size_t block_alignment,
     uint32_t num_phases, const std::vector<uint32_t>& input_last,
     std::vector<uint32_t> result_first, at::Device device,
-    const std::vector<std::tuple<bool, size_t, LayoutTuple, bool>>& operands,
+    const std::vector<std::tuple<bool, size_t, LayoutTuple, uintptr_t, bool>>& operands,
     std::vector<size_t> absent, Tensors constants,
     const std::vector<std::optional<LayoutTuple>>& results, std::vector<int> result_of_edge,
     py::object before, py::object keep) {
@@ -161,9 +161,9 @@ std::shared_ptr<DirectPlan> MakePlan(
   plan->block_alignment = block_alignment;
   plan->num_phases = num_phases;
   plan->result_first = std::move(result_first);
-  for (const auto& [saved, index, layout, read] : operands) {
+  for (const auto& [saved, index, layout, alignment, read] : operands) {
     plan->operands.push_back(
-        {saved ? From::kSaved : From::kTangent, index, MakeLayout(layout), read});
+        {saved ? From::kSaved : From::kTangent, index, MakeLayout(layout), alignment, read});
   }
   plan->last_of_phase = LastOfPhase(*plan, input_last);
   plan->absent = std::move(absent);
