@@ -1,14 +1,15 @@
 #include "codegen/sort/emit_index_sort.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
+#include "codegen/print/lift_numbers.h"
 #include "codegen/print/merge_kernels.h"
+#include "codegen/print/share_functions.h"
 #include "codegen/print/sized_number.h"
 #include "codegen/print/source_writer.h"
 #include "codegen/sort/sort_text.h"
@@ -382,6 +383,23 @@ std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
   return launches;
 }
 
+// The sorts that have a launch `l`, those of which it is the same but for sizes next to each other.
+std::vector<uint32_t> AlikeTogether(const std::vector<std::vector<SortLaunch>>& apart, size_t l) {
+  std::vector<std::string> skeletons;
+  std::vector<std::pair<size_t, uint32_t>> order;  // by the first of a skeleton
+  for (uint32_t s = 0; s < apart.size(); ++s) {
+    if (l >= apart[s].size()) continue;
+    const std::string own = SkeletonOf(apart[s][l].kernel);
+    const auto known = std::find(skeletons.begin(), skeletons.end(), own);
+    order.emplace_back(static_cast<size_t>(known - skeletons.begin()), s);
+    if (known == skeletons.end()) skeletons.push_back(own);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<uint32_t> sorts;
+  for (const auto& [skeleton, s] : order) sorts.push_back(s);
+  return sorts;
+}
+
 }  // namespace
 
 std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialect dialect,
@@ -389,8 +407,6 @@ std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialec
   std::vector<std::vector<SortLaunch>> apart;
   for (const IndexSort& sort : sorts) apart.push_back(EmitIndexSort(sort, dialect, direct));
   if (apart.size() == 1) return std::move(apart[0]);
-  std::vector<uint32_t> numbers(apart.size());
-  std::iota(numbers.begin(), numbers.end(), uint32_t{0});
   std::vector<SortLaunch> launches;
   const size_t most =
       std::max_element(apart.begin(), apart.end(), [](const auto& a, const auto& b) {
@@ -400,8 +416,7 @@ std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialec
     SortLaunch launch;
     std::vector<Kernel> kernels;
     std::vector<uint32_t> from;
-    for (const uint32_t s : numbers) {
-      if (l >= apart[s].size()) continue;
+    for (const uint32_t s : AlikeTogether(apart, l)) {
       kernels.push_back(apart[s][l].kernel);
       from.push_back(s);
       for (SortLaunch::Arg arg : apart[s][l].args) {
@@ -409,6 +424,8 @@ std::vector<SortLaunch> EmitIndexSorts(absl::Span<const IndexSort> sorts, Dialec
         launch.args.push_back(arg);
       }
     }
+    // Where sizes vary, a table of them would make each size a kernel of its own.
+    if (direct) ShareFunctions(kernels);
     launch.kernel =
         MergeKernels(kernels, from, absl::StrCat("// ", from.size(), " sorts in one launch\n"));
     launches.push_back(std::move(launch));

@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "codegen/lift_numbers.h"
+#include "codegen/print/lift_numbers.h"
 #include "codegen/print/kernel_text.h"
 #include "runtime/compiler/module_cache.h"
 

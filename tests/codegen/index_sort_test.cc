@@ -406,11 +406,12 @@ TEST_CASE("sorts that share launches make the lists of each alone") {
                std::vector<Sizes>{{9'000, 2'000}, {9'000, 2'000}, {5'001, 999}},
                std::vector<Sizes>{{33'000, 300'000}, {9'000, 270'000}});
   const bool kept = GENERATE(false, true);
-  const int warp = GENERATE(32, 64);
-  INFO(sizes[0].indices << (kept ? ", kept, " : ", ") << warp);
+  const bool direct = GENERATE(false, true);  // lists of different sizes share their functions
+  const int warp = direct ? 32 : 64;
+  INFO(sizes[0].indices << (kept ? ", kept, " : ", ") << (direct ? "direct" : ""));
   const SharedCalls shared(sizes, kept);
   Device& device = CheckingDevice(warp);
-  auto loaded = LoadSharedSorts(device, shared.expected);
+  auto loaded = LoadSharedSorts(device, shared.expected, direct);
   REQUIRE(loaded.status().ToString() == "OK");
   const bool keeps = kept && KeptBytes(IndexSortOf(shared.calls[0])) > 0;
   CHECK((*loaded)->kept_results().size() == (keeps ? sizes.size() : 0));
@@ -457,6 +458,31 @@ TEST_CASE("sorts that share launches keep all lists or none, and are one functio
     CHECK(launch.kernel.runs[0].count == 3);
     CHECK(launch.args.size() == static_cast<size_t>(launch.kernel.arguments));
   }
+}
+
+TEST_CASE("lists of different sizes are sorted by one function of a shared launch") {
+  std::vector<Sizes> sizes;
+  for (int64_t t = 0; t < 20; ++t) sizes.push_back({8'192 + t, 20'000 + 100 * t});
+  sizes.push_back(sizes[3]);
+  const SharedCalls shared(sizes, /*kept=*/false);
+  const std::vector<IndexSort> sorts = SharedSortsOf(shared.expected);
+  for (const SortLaunch& launch : EmitIndexSorts(sorts, Dialect::kCuda, /*direct=*/true)) {
+    CHECK(launch.kernel.members.size() == 1);
+    CHECK(launch.kernel.runs.size() == 1);
+    CHECK(launch.args.size() == static_cast<size_t>(launch.kernel.arguments));
+  }
+  // Those whose sizes may vary keep theirs as numbers that a launch can hand over.
+  CHECK(EmitIndexSorts(sorts, Dialect::kCuda)[0].kernel.members.size() == 20);
+  // A list that no block finds too long has one launch less, and other texts.
+  std::vector<Sizes> mixed(12, Sizes{4'096, 20'000});
+  for (size_t t = 0; t < mixed.size(); ++t) mixed[t].rows += static_cast<int64_t>(t);
+  mixed.insert(mixed.begin() + 5, Sizes{500, 300});
+  const SharedCalls of_both(mixed, /*kept=*/false);
+  const auto made = EmitIndexSorts(SharedSortsOf(of_both.expected), Dialect::kCuda, true);
+  REQUIRE(made.size() == 3);
+  CHECK(made[1].kernel.members.size() == 2);
+  CHECK(made[2].kernel.members.size() == 1);
+  for (const SortLaunch::Arg& arg : made[2].args) CHECK(arg.sort != 5);
 }
 
 TEST_CASE("sorts of two kinds share no launches") {

@@ -1,6 +1,6 @@
 // Kernels whose numbers are arguments: what two of them have in common, and that they are the
 // kernels that they stand for.
-#include "codegen/lift_numbers.h"
+#include "codegen/print/lift_numbers.h"
 
 #include <cstring>
 #include <numeric>

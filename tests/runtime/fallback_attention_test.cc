@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/attention/emit_attention.h"
-#include "codegen/lift_numbers.h"
+#include "codegen/print/lift_numbers.h"
 #include "fusion/ops/attention/warp_attention_tiles.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"

@@ -1,4 +1,4 @@
-#include "codegen/lift_numbers.h"
+#include "codegen/print/lift_numbers.h"
 
 #include <algorithm>
 #include <numeric>

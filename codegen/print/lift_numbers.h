@@ -1,7 +1,7 @@
 // Kernels that differ in numbers alone (codegen/print/sized_number.h) as one kernel that takes
 // those numbers as arguments.
-#ifndef RETROGRAD_CODEGEN_LIFT_NUMBERS_H_
-#define RETROGRAD_CODEGEN_LIFT_NUMBERS_H_
+#ifndef RETROGRAD_CODEGEN_PRINT_LIFT_NUMBERS_H_
+#define RETROGRAD_CODEGEN_PRINT_LIFT_NUMBERS_H_
 
 #include <cstdint>
 #include <string>
@@ -26,4 +26,4 @@ std::vector<int32_t> WordsOf(const LiftedNumbers& lifted, absl::Span<const std::
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_CODEGEN_LIFT_NUMBERS_H_
+#endif  // RETROGRAD_CODEGEN_PRINT_LIFT_NUMBERS_H_
