@@ -14,7 +14,6 @@
 #include "codegen/print/source_writer.h"
 #include "codegen/sort/sort_text.h"
 #include "fusion/kernel/ir/scale.h"
-#include "graph/base/status.h"
 
 namespace retrograd {
 namespace {

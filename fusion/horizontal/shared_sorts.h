@@ -8,7 +8,7 @@
 //
 // Apart, sorts run on side streams, beside the readers of those before them. So they share launches
 // where these take less than the sorts last longer, all together, than all of their first readers
-// but the last one, and less than the longest sort.
+// but the last one, or less than the longest sort.
 #ifndef RETROGRAD_FUSION_HORIZONTAL_SHARED_SORTS_H_
 #define RETROGRAD_FUSION_HORIZONTAL_SHARED_SORTS_H_
 

@@ -137,9 +137,11 @@ def _dtype(node, example):
 
 def _alignment(example):
     """A promise to the planner, in bytes; a run copies what does not keep it. A view lies as far behind
-    its base, whose memory PyTorch aligns, as in the trace."""
+    its base, whose memory PyTorch aligns, as in the trace. Numbers may be read by libraries and by the
+    copy engine, which want ALIGNMENT; indices and masks are not."""
     offset = example.storage_offset()
-    if not isinstance(offset, int):
+    numbers = example.is_floating_point() or example.is_complex()
+    if numbers or not isinstance(offset, int):
         return ALIGNMENT
     return math.gcd(ALIGNMENT, offset * example.element_size())
 

@@ -114,7 +114,7 @@ class _Tables(nn.Module):
         return torch.cat([table(x[:, k]) for k, table in enumerate(self.tables)], 1).tanh()
 
 
-def test_a_view_behind_the_begin_of_a_tensor_is_read_where_it_lies(monkeypatch):
+def test_indices_behind_the_begin_of_a_tensor_are_read_where_they_lie(monkeypatch):
     runs, copies, filled = runs_of_ours(monkeypatch), [], compiled._filled
     monkeypatch.setattr(
         compiled, "_filled", lambda room, t: copies.append(t.shape) or filled(room, t)
