@@ -84,9 +84,20 @@ def test_random_lengths_are_translated_once(backwards):
     rng = random.Random(seed)
     model = sized_models.Gpt()
     run = torch.compile(model, backend=backend, options=FULL, dynamic=True)
-    for _ in range(12):
+    # Sizes that are equal when a model is first traced are one symbol in PyTorch.
+    run(sized_models.ids(3, 5)).backward()
+    for _ in range(11):
         run(sized_models.ids(rng.randint(2, 9), rng.randint(2, 300))).backward()
     assert [b.translations for b in backwards] == [1]
+
+
+def test_sizes_that_were_equal_at_the_first_call_are_traced_once_more(backwards):
+    """PyTorch gives equal sizes one symbol, and traces again when they differ."""
+    model = sized_models.Gpt()
+    run = torch.compile(model, backend=backend, options=FULL, dynamic=True)
+    for size in ((9, 9), (4, 45), (7, 7), (6, 13), (2, 118)):
+        run(sized_models.ids(*size)).backward()
+    assert [b.translations for b in backwards] == [1, 1]
 
 
 def test_tensors_that_lie_otherwise_are_translated_again(backwards):
