@@ -85,11 +85,15 @@ absl::Status CheckTranspose(const ScheduleReading& r) {
   if (s.vector_width != 1 && s.vector_width != 4 && s.vector_width != 8) {
     return r.Misfit("transposes by no width that it has");
   }
-  const int64_t slow_tile = s.vector_width == 1 ? 32 : 64;
-  const int64_t fast_tile = s.vector_width == 1 ? 32 : int64_t{16} * s.vector_width;
+  const bool wide = s.vector_width > 1;
+  const int64_t slow_tile = wide ? 64 : 32;
+  const int64_t fast_tile = wide ? int64_t{16} * s.vector_width : 32;
+  // A thread has a vector along the other axis in each of four neighbours along the fastest one.
+  const int64_t fast = r.folds.fastest < 0 ? 1 : r.ir.extents[r.folds.fastest];
+  if (wide && fast % 4 != 0) return r.Misfit("has rows of four that reach beyond the fastest axis");
   for (int a = 0; a < r.folds.fastest; ++a) {
-    const int64_t slow = r.ir.extents[a], fast = r.ir.extents[r.folds.fastest];
-    if (slow <= 1) continue;
+    const int64_t slow = r.ir.extents[a];
+    if (slow <= 1 || slow % s.vector_width != 0) continue;
     const int64_t others = r.ir.Points(r.ir.all_axes()) / (slow * fast);
     if (s.blocks == others * CeilDiv(slow, slow_tile) * CeilDiv(fast, fast_tile))
       return absl::OkStatus();
@@ -307,7 +311,7 @@ constexpr TemplateCheck kChecks[] = {
      .workspace_bytes = RowColumnPartials,
      .loads_ahead = true,
      .shares_rows = true},
-    {.id = Template::kTranspose, .fits = CheckTranspose, .in_place = false},
+    {.id = Template::kTranspose, .fits = CheckTranspose, .has_tiles = true, .in_place = false},
     {.id = Template::kScatterAdd,
      .fits = CheckScatter,
      .workspace_bytes = ScatterWorkspace,

@@ -1,0 +1,59 @@
+// The plan checker on transposing kernels of wide tiles: vectors lie along the loads' axis, and
+// rows of four along the stores'.
+#include "absl/strings/str_cat.h"
+#include "fusion/planner/planner.h"
+#include "graph/text/text.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kBatch = 32;
+
+// A saved tensor that lies channels-last, less the mean of each channel, row-major.
+absl::StatusOr<Planned> PlanOf(int64_t channels, int64_t pixels) {
+  const auto graph = ParseGraph(absl::StrCat(
+      "%x = input kind=saved alignment=16 strides=[", channels * pixels, ",1,", channels,
+      "]  bf16[", kBatch, ",", channels, ",", pixels, "]\n%mean = input kind=saved  f32[1,",
+      channels, ",1]\n%wide = cast %x dtype=f32\n%y = sub %wide %mean\noutput %y\n"));
+  REQUIRE(graph.status().ToString() == "OK");
+  return PlanFusion(*graph, *LoadDeviceSpec("h200"), {});
+}
+
+KernelBody* TransposeOf(FusionPlan& plan) {
+  for (Group& group : plan.groups) {
+    KernelBody* body = KernelOf(group);
+    if (body != nullptr && body->schedule.kind == Template::kTranspose) return body;
+  }
+  return nullptr;
+}
+
+TEST_CASE("rows that no vector fills are stored by fours, where vectors fill the other axis") {
+  auto planned = PlanOf(360, 196);
+  REQUIRE(planned.status().ToString() == "OK");
+  const KernelBody* body = TransposeOf(planned->plan);
+  REQUIRE(body != nullptr);
+  CHECK(body->schedule.vector_width == 8);
+  CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+}
+
+TEST_CASE("P7: vectors that reach beyond either axis of a tile are refused") {
+  for (const auto& [channels, pixels, width] :
+       {std::tuple{360, 198, 8}, {356, 196, 8}, {358, 196, 4}}) {
+    CAPTURE(channels, pixels, width);
+    auto planned = PlanOf(channels, pixels);
+    REQUIRE(planned.status().ToString() == "OK");
+    KernelBody* body = TransposeOf(planned->plan);
+    REQUIRE(body != nullptr);
+    CHECK(body->schedule.vector_width != width);
+    CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+    body->schedule.vector_width = width;
+    body->schedule.blocks =
+        kBatch * ((channels + 63) / 64) * ((pixels + 16 * width - 1) / (16 * width));
+    const absl::Status status = planned->plan.Verify(planned->graph);
+    CHECK_THAT(status.ToString(), Catch::Contains("P7"));
+  }
+}
+
+}  // namespace
+}  // namespace retrograd
