@@ -132,6 +132,7 @@ struct UnknownFields {
 struct GraphStorage {
   std::string name;
   std::vector<std::shared_ptr<const Node>> nodes;
+  std::vector<Op> ops;  // of the nodes: what looks for an op reads these, and no node
   // Operands of node i are operands[operand_begin[i] .. operand_begin[i + 1]); uses likewise.
   std::vector<uint32_t> operand_begin;
   std::vector<ValueId> operands;
@@ -153,8 +154,8 @@ class BackwardGraph {
   const std::shared_ptr<const Node>& shared_node(NodeId id) const {
     return storage_->nodes[Index(id)];
   }
-  Op op(NodeId id) const { return node(id).op; }
-  Pattern pattern(NodeId id) const { return PatternOf(node(id).op); }
+  Op op(NodeId id) const { return storage_->ops[Index(id)]; }
+  Pattern pattern(NodeId id) const { return PatternOf(op(id)); }
   const TensorType& type(ValueId v) const { return node(v.node).results[v.result]; }
   const TensorType& type(NodeId id) const { return node(id).results[0]; }
   // Operands in order; uses in the order of the users' ids.

@@ -61,6 +61,7 @@ void LayOutUses(GraphStorage& storage, size_t num_nodes) {
 struct GraphBuilder::Impl {
   std::string name;
   std::vector<std::shared_ptr<const Node>> nodes;
+  std::vector<Op> ops;  // of the nodes
   std::vector<uint32_t> operand_begin = {0};
   std::vector<ValueId> operands;
   std::vector<GraphOutput> outputs;
@@ -155,6 +156,7 @@ absl::StatusOr<NodeId> GraphBuilder::Impl::Append(Op op, absl::Span<const ValueI
 
 NodeId GraphBuilder::Impl::Push(std::shared_ptr<const Node> node,
                                 absl::Span<const ValueId> values) {
+  ops.push_back(node->op);
   nodes.push_back(std::move(node));
   operands.insert(operands.end(), values.begin(), values.end());
   operand_begin.push_back(static_cast<uint32_t>(operands.size()));
@@ -306,6 +308,7 @@ const TensorType& GraphBuilder::type(ValueId v) const {
 
 void GraphBuilder::Reserve(size_t num_nodes, size_t num_operands) {
   impl_->nodes.reserve(num_nodes);
+  impl_->ops.reserve(num_nodes);
   impl_->operand_begin.reserve(num_nodes + 1);
   impl_->operands.reserve(num_operands);
 }
@@ -321,6 +324,7 @@ absl::StatusOr<BackwardGraph> GraphBuilder::Build() {
   const size_t num_nodes = impl->nodes.size();
   storage->name = std::move(impl->name);
   storage->nodes = std::move(impl->nodes);
+  storage->ops = std::move(impl->ops);
   storage->operand_begin = std::move(impl->operand_begin);
   storage->operands = std::move(impl->operands);
   storage->outputs = std::move(impl->outputs);

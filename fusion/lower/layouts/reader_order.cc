@@ -102,7 +102,7 @@ constexpr int kMostJoins = 16;
 
 // Values behind a result, of which a residual stream has as many as the model is deep: those
 // nearest to it decide.
-constexpr size_t kReach = 64;
+constexpr size_t kReach = 16;
 
 // What is read beside a value, and where it goes: through views and elementwise ops.
 class Readers {
