@@ -194,6 +194,18 @@ TEST_CASE("other attention is timed by packed tensors in the same orders") {
   CHECK(RepresentativeOf(Attention(6, 516, 1006)) == odd);
 }
 
+// Our kernels load such a bias in boxes, and cuDNN by accesses of 16 bytes.
+TEST_CASE("a bias whose odd lines begin aligned is timed as one") {
+  AttentionCall call = Attention(6, 501, 999);
+  call.operands[kAttentionBias].strides[2] = 1000;
+  const AttentionCall made = RepresentativeOf(call);
+  CHECK(made.operands[kAttentionBias].shape == Shape{6, 1, 513, 1025});
+  CHECK(made.operands[kAttentionBias].strides == std::vector<int64_t>{0, 0, 1032, 1});
+  CHECK(RepresentativeOf(made) == made);
+  call.operands[kAttentionBias].strides[2] = 1001;
+  CHECK(RepresentativeOf(call) == RepresentativeOf(Attention(6, 501, 999)));
+}
+
 TEST_CASE("a convolution is timed by one of the class's number of images") {
   const Op op =
       GENERATE(Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient);

@@ -10,18 +10,23 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kBiasAlignment = 8;  // elements, of its lines
+constexpr int64_t kAligned = 8;  // elements of 16 bits that accesses of 16 bytes take at once
 
-// Without gaps, its axes in the order of their strides. An axis along which it is spread stays so.
+// Its axes in the order of their strides. Lines have gaps behind them where those keep aligned what
+// was. An axis along which it is spread stays so.
 void Pack(CallTensor* t) {
   std::vector<size_t> inner_first(t->shape.size());
   std::iota(inner_first.begin(), inner_first.end(), size_t{0});
   std::stable_sort(inner_first.begin(), inner_first.end(),
                    [&](size_t a, size_t b) { return t->strides[a] < t->strides[b]; });
   t->offset = 0;
-  int64_t packed = 1;
+  int64_t packed = 1, axes = 0;
   for (const size_t axis : inner_first) {
     if (t->strides[axis] == 0) continue;
+    const bool lines = axes++ == 1;
+    if (lines && t->strides[axis] % kAligned == 0) {
+      packed = (packed + kAligned - 1) / kAligned * kAligned;
+    }
     t->strides[axis] = packed;
     packed *= t->shape[axis];
   }
@@ -34,7 +39,7 @@ AttentionCall RepresentativeOf(const AttentionCall& call) {
   const std::vector<int64_t>& k = call.operands[2].shape;
   // As many queries as keys stay as many, so both are aligned as the lines of a bias are: wholly,
   // or taken for odd.
-  const int64_t alignment = HasBias(call) ? kBiasAlignment : 1;
+  const int64_t alignment = HasBias(call) ? kAligned : 1;
   const auto of_class = [&](int64_t extent) {
     return ExtentOfClass(extent % alignment == 0 ? extent : extent | 1, alignment);
   };

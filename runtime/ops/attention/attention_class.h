@@ -8,8 +8,9 @@
 namespace retrograd {
 
 // The call by which the class of `call` is timed: the numbers of sequences, queries and keys of the
-// class, heads as they are, packed tensors with axes in the same order; a bias is spread along the
-// same axes. `call` itself where its extents are those of the class.
+// class, heads as they are, packed tensors with axes in the same order; lines that begin at
+// multiples of 8 elements do so in both; a bias is spread along the same axes. `call` itself where
+// its extents are those of the class.
 AttentionCall RepresentativeOf(const AttentionCall& call);
 
 }  // namespace retrograd
