@@ -369,7 +369,9 @@ def try_test(tree, mutant, test, seconds):
         path.write_text(mutant.apply(text))
         failure = tree.build([test])
         if failure:
-            return {"verdict": INVALID, "by": test, "how": failure[-600:]}
+            # Without the paths of the machine that it ran on.
+            how = failure.replace(f"{tree.path}/", "")[-600:]
+            return {"verdict": INVALID, "by": test, "how": how}
         ended, _, _ = tree.run(test, seconds)
         return None if ended == "passed" else {"verdict": KILLED, "by": test, "how": ended}
     finally:

@@ -1,7 +1,7 @@
 // Numbers of a kernel's text that follow from the sizes of tensors. An emitter marks them, and a
 // printed kernel has them as literals; or, where one kernel serves graphs that differ in sizes
-// alone (codegen/print/lift_numbers.h), as arguments. What a compiler must know stays unmarked: lengths
-// of arrays, trips of unrolled loops, template arguments.
+// alone (codegen/print/lift_numbers.h), as arguments. What a compiler must know stays unmarked:
+// lengths of arrays, trips of unrolled loops, template arguments.
 #ifndef RETROGRAD_CODEGEN_PRINT_SIZED_NUMBER_H_
 #define RETROGRAD_CODEGEN_PRINT_SIZED_NUMBER_H_
 

@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "codegen/print/lift_numbers.h"
 #include "codegen/print/kernel_text.h"
+#include "codegen/print/lift_numbers.h"
 #include "runtime/compiler/module_cache.h"
 
 namespace retrograd {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "fusion/kernel/ir/scale.h"
 #include "runtime/tuning/extent_class.h"
 
 namespace retrograd {
@@ -24,9 +25,7 @@ void Pack(CallTensor* t) {
   for (const size_t axis : inner_first) {
     if (t->strides[axis] == 0) continue;
     const bool lines = axes++ == 1;
-    if (lines && t->strides[axis] % kAligned == 0) {
-      packed = (packed + kAligned - 1) / kAligned * kAligned;
-    }
+    if (lines && t->strides[axis] % kAligned == 0) packed = CeilDiv(packed, kAligned) * kAligned;
     t->strides[axis] = packed;
     packed *= t->shape[axis];
   }
