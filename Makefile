@@ -76,7 +76,7 @@ gpu-bundle:
 	@scripts/install.sh build
 	@scripts/cudnn_headers.sh
 	@scripts/build.sh release retrograd retrograd_shared fusion-explain cuda_attention_test cuda_convolution_test device_conformance_test
-	@tools/gpu_bundle.sh gpu-bundle --keep bench --keep models/zoo.py --keep models/image_networks.py --keep models/diffusion_networks.py --keep models/held_out.py --keep models/held_out_networks.py --test cuda_attention_test --test cuda_convolution_test --test device_conformance_test
+	@tools/gpu_bundle.sh gpu-bundle --keep bench $(addprefix --keep ,$(wildcard models/*.py)) --test cuda_attention_test --test cuda_convolution_test --test device_conformance_test
 
 format:
 	@scripts/install.sh lint

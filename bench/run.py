@@ -214,9 +214,11 @@ def main():
     unknown = [m for m in modes if m not in pytorch.MODES]
     if unknown:
         parser.error(f"no mode {unknown[0]!r}; there are {', '.join(pytorch.MODES)}")
-    unknown = [n for n in options.names if n not in (NORMS, *zoo.MODELS)]
-    if unknown:
-        parser.error(f"no model {unknown[0]!r}; there are {NORMS}, {', '.join(zoo.MODELS)}")
+    try:
+        for name in options.names:
+            name == NORMS or zoo.maker(name)
+    except ValueError as error:
+        parser.error(f"{error}, and {NORMS}")
     try:
         options.library = ours.find_library(options.library)
     except FileNotFoundError as error:

@@ -18,7 +18,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -129,12 +128,12 @@ def _settle(step, side):
     return extension.loaded().counts() if extension.loaded() else (0, 0, 0)
 
 
-def measure_side(name, device, side, repeat, references, cache=None, most_kernels=10):
+def prepare(name, device, side, cache=None):
+    """(the compiled step of a side, the first figures of its row)."""
     import torch
     from measure import watch
     from retrograd.backend import messages
 
-    torch._dynamo.reset()
     torch.manual_seed(0)
     step = step_of(name, device, side)
     with _inductor_cache(cache), warnings.catch_warnings(record=True) as told:
@@ -147,30 +146,37 @@ def measure_side(name, device, side, repeat, references, cache=None, most_kernel
             seconds.append(time.perf_counter() - begin)
         row = {"first_step_s": seconds[0]}
         row["fell_back"] = [str(w.message) for w in told]
-        before = _settle(step, side)
-        row["gradient_errors"] = _errors(step, references)
-        row["backward_gpu_ms"] = watch.gpu_ms(step.forward, step.backward, repeat)
-        row["backward_ms"] = _by_events(step.forward, step.backward, repeat)
-        with _host_parts(row):
-            row["backward_host_us"] = watch.host_us(step.forward, step.backward, HOST_RUNS)
-        if side.startswith("retrograd"):
-            row["library_run_us"] = _library_run_us(step)
-        row["step_ms"] = _by_events(lambda: None, step.whole, repeat)
-        if device == "cuda":
-            row["kernels"] = watch.kernels(step.forward, step.backward, most_kernels)
-            if not step.graphs:  # whose private pool holds everything all the time
-                row["peak_bytes"] = _peak_bytes(step)
-        after = _settle(step, side)
-        if not step.graphs:
-            row |= _captured(step, repeat)
-        row["without_python"] = {
-            key: b - a
-            for key, a, b in zip(("backwards", "gradients", "let_go"), before, after, strict=True)
-        }
+        _settle(step, side)
     step.clear()
-    del step
-    gc.collect()
-    torch._dynamo.reset()
+    return step, row
+
+
+def measure(prepared, side, repeat, references, most_kernels):
+    """The figures of a side that `prepare` gave."""
+    from measure import watch
+
+    step, row = prepared
+    device, before = step.device, _settle(step, side)
+    row["gradient_errors"] = _errors(step, references)
+    row["backward_gpu_ms"] = watch.gpu_ms(step.forward, step.backward, repeat)
+    row["backward_ms"] = _by_events(step.forward, step.backward, repeat)
+    with _host_parts(row):
+        row["backward_host_us"] = watch.host_us(step.forward, step.backward, HOST_RUNS)
+    if side.startswith("retrograd"):
+        row["library_run_us"] = _library_run_us(step)
+    row["step_ms"] = _by_events(lambda: None, step.whole, repeat)
+    if device == "cuda":
+        row["kernels"] = watch.kernels(step.forward, step.backward, most_kernels)
+        if not step.graphs:  # whose private pool holds everything all the time
+            row["peak_bytes"] = _peak_bytes(step)
+    after = _settle(step, side)
+    if not step.graphs:
+        row |= _captured(step, repeat)
+    row["without_python"] = {
+        key: b - a
+        for key, a, b in zip(("backwards", "gradients", "let_go"), before, after, strict=True)
+    }
+    step.clear()
     return row
 
 
@@ -293,22 +299,57 @@ def measure_model(options):
     if why:
         row["no_reference"] = why
     gc.collect()
-    for side in options.sides.split(","):
-        if side in row["sides"]:
-            continue
-        try:
-            figures = measure_side(
-                options.one, options.device, side, options.repeat, references, options.cache,
-                options.kernels,
-            )  # fmt: skip
-        except ImportError as error:
-            row["skipped"] = f"{error.name} is not installed"
-            break
-        except Exception as error:  # one side's failure is a figure, too
-            figures = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        kept.add(side, figures)
-        print(json.dumps({side: _told(figures)}), flush=True)
+    sides = [side for side in options.sides.split(",") if side not in row["sides"]]
+    try:
+        for side, figures in (_held if options.at_once > 1 else _in_turn)(sides, references, options):
+            kept.add(side, figures)
+            print(json.dumps({options.one: {side: _told(figures)}}), flush=True)
+    except ImportError as error:
+        row["skipped"] = f"{error.name} is not installed"
     kept.end()
+
+
+def _figures(work):
+    """What the work returns. One side's failure is a figure, too; a package that is missing is none."""
+    try:
+        return work()
+    except ImportError:
+        raise
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:2000]}
+
+
+def _in_turn(sides, references, options):
+    """(side, figures) of each, while no other side holds memory."""
+    import torch
+
+    for side in sides:
+        torch._dynamo.reset()
+        yield side, _figures(lambda: measure(
+            prepare(options.one, options.device, side, options.cache),
+            side, options.repeat, references, options.kernels,
+        ))  # fmt: skip
+        gc.collect()
+    torch._dynamo.reset()
+
+
+def _held(sides, references, options):
+    """(side, figures) of each: all are compiled, and measured when it is this process's turn."""
+    import torch
+    from measure import at_once
+
+    prepared = {}
+    for side in sides:
+        prepared[side] = _figures(lambda: prepare(options.one, options.device, side, options.cache))
+        gc.collect()
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+    at_once.await_turn()
+    for side, made in prepared.items():
+        if isinstance(made, dict):
+            yield side, made
+        else:
+            yield side, _figures(lambda: measure(made, side, options.repeat, references, options.kernels))
 
 
 def _told(row):
@@ -321,11 +362,25 @@ def _told(row):
     }
 
 
+def _command(name, options):
+    """Of the process that measures one model."""
+    command = [sys.executable, __file__, "--one", name, "--sides", options.sides, "--repeat",
+               str(options.repeat), "--device", options.device, "--out", str(options.out),
+               "--kernels", str(options.kernels), "--commit", options.commit,
+               "--command", options.command, "--at-once", str(options.at_once)]  # fmt: skip
+    if options.cache:
+        command += ["--cache", str(options.cache)]
+    if options.no_reference:
+        command.append("--no-reference")
+    return command
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="models; default: the twelve")
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help="models of models/zoo.py or models/by_name.py; default: the twelve")  # fmt: skip
     parser.add_argument("--sides", default="inductor,mix_order_reduction_off,reduce_overhead,retrograd")
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--minutes", type=float, default=10, help="for one model at most")
@@ -335,6 +390,9 @@ def main():
     parser.add_argument("--cache", type=pathlib.Path, metavar="DIR", help="Inductor's; default: empty")
     parser.add_argument("--kernels", type=int, default=10, metavar="N",
                         help="how many of the largest kernels are noted")  # fmt: skip
+    parser.add_argument("--at-once", type=int, default=1, metavar="N",
+                        help="so many models are compiled at once, and measured one at a time; the first "
+                        "step's time is then that of a busy machine")  # fmt: skip
     parser.add_argument("--no-reference", action="store_true", help="without float64 gradients")
     parser.add_argument("--commit", help="noted in the files; default: git's")
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
@@ -342,36 +400,36 @@ def main():
     parser.add_argument("--command", default=" ".join(["bench/training.py", *sys.argv[1:]]),
                         help=argparse.SUPPRESS)  # fmt: skip
     options = parser.parse_args()
+    from measure import at_once
     from tables import training_table
 
     why = run.missing(options.device)
     if why:
         sys.exit(f"bench/training.py: {why}; it measures with PyTorch 2.11 on an NVIDIA GPU")
+    import zoo
+
     unknown = [s for s in options.sides.split(",") if s not in SIDES]
     if unknown:
         parser.error(f"no side {unknown[0]!r}; there are {', '.join(SIDES)}")
+    for name in options.names:
+        try:
+            zoo.maker(name)
+        except ValueError as error:
+            parser.error(str(error))
     options.commit = run.commit() if options.commit is None else options.commit
     options.out = options.out or (
         ROOT / "bench/results" / f"training_{run.slug_of_device(options.device)}"
     )
     if options.one:
         return measure_model(options)
-    for name in options.names or MODELS:
-        if (options.out / f"{name}.json").exists() and not options.again:
-            continue
-        print(f"== {name}", flush=True)
-        command = [sys.executable, __file__, "--one", name, "--sides", options.sides, "--repeat",
-                   str(options.repeat), "--device", options.device, "--out", str(options.out),
-                   "--kernels", str(options.kernels), "--commit", options.commit,
-                   "--command", options.command]  # fmt: skip
-        if options.cache:
-            command += ["--cache", str(options.cache)]
-        if options.no_reference:
-            command.append("--no-reference")
-        try:
-            subprocess.run(command, timeout=60 * options.minutes, check=False)
-        except subprocess.TimeoutExpired:
-            print(f"{name}: not finished in {options.minutes} minutes", flush=True)
+    names = [
+        name for name in options.names or MODELS
+        if options.again or not (options.out / f"{name}.json").exists()
+    ]  # fmt: skip
+    for some in (names[i : i + options.at_once] for i in range(0, len(names), options.at_once)):
+        commands = {name: _command(name, options) for name in some}
+        for name in at_once.run(commands, 60 * options.minutes * len(some)):
+            print(f"{name}: not finished in {options.minutes * len(some)} minutes", flush=True)
     print(training_table.table(options.out))
 
 

@@ -90,9 +90,11 @@ def main():
         parser.error("--dynamic needs the names of models")
     write = capture_dynamic if options.dynamic else capture
     names = options.names or list(zoo.TINY if options.device == "cpu" else zoo.KEPT)
-    unknown = [n for n in names if n not in zoo.MODELS]
-    if unknown:
-        parser.error(f"unknown model {unknown[0]!r}; there are {', '.join(zoo.MODELS)}")
+    try:
+        for name in names:
+            zoo.maker(name)
+    except ValueError as error:
+        parser.error(str(error))
     failed = []
     for name in names:
         start = time.monotonic()

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import by_name
 import held_out
 from diffusion_networks import DiffusionTransformer
 from image_networks import UNet
@@ -285,11 +286,21 @@ def autocasts(name, device):
     return device == "cuda" and name not in WITHOUT_AUTOCAST
 
 
+def maker(name):
+    """make(device) of one of MODELS or of by_name's. Raises ValueError where there is none."""
+    if by_name.is_name(name):
+        return by_name.maker(image_model, language_model, name)
+    if name not in MODELS:
+        raise ValueError(f"no model {name!r}; there are {', '.join(MODELS)}, and {by_name.EXAMPLES}")
+    return MODELS[name]
+
+
 def make(name, device):
     """(model, args, kwargs) with the same random weights and data each time. Vectors get noise:
     gains of exactly one and biases of zero would hide a gradient that misses their factor."""
+    make_model = maker(name)
     torch.manual_seed(0)
-    model, args, kwargs = MODELS[name](device)
+    model, args, kwargs = make_model(device)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
