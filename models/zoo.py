@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import by_name
 import held_out
+import recommenders
 from diffusion_networks import DiffusionTransformer
 from image_networks import UNet
 
@@ -274,8 +275,10 @@ BIASED = {"beit_base_b16": image_model("beit_base_patch16_224", 16, channels_las
 # A residual stream whose tokens lie side by side. Measured where its name is asked for.
 TRANSPOSED = {"dit_b32": diffusion_transformer(32)}
 HELD_OUT = held_out.models(image_model, language_model)
+# A sum by a sorted list for each of many tables. Measured where their names are asked for.
+RECOMMENDERS = recommenders.models()
 KEPT = {**TINY, **FULL_SIZE}
-MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **BIASED, **TRANSPOSED, **HELD_OUT}
+MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **BIASED, **TRANSPOSED, **HELD_OUT, **RECOMMENDERS}
 # In their own dtype: IMAGES by what they measure, and Fourier transforms because CUDA has none of
 # bf16.
 WITHOUT_AUTOCAST = {*IMAGES, "fnet_b8"}
