@@ -74,10 +74,14 @@ bool Follow(const BackwardGraph& g, NodeId view, Dims& strides, int64_t& offset)
   }
 }
 
-// The same by index expressions, which see more: a flip of a flip, or a slice that leaves so little
-// of a merged dim that splitting it is plain again.
-std::optional<StridedView> ByAddress(const BackwardGraph& g, absl::Span<const int64_t> base,
-                                     ValueId value) {
+// Where the elements of a value lie in what is stored behind its views, and what guards them.
+struct Address {
+  ValueId stored;
+  IndexExpr place;
+  bool guarded = false;
+};
+
+Address AddressOf(const BackwardGraph& g, absl::Span<const int64_t> base, ValueId value) {
   const Shape& extents = g.type(value).shape;
   AccessMap map;
   for (size_t d = 0; d < extents.size(); ++d)
@@ -86,9 +90,17 @@ std::optional<StridedView> ByAddress(const BackwardGraph& g, absl::Span<const in
   for (; g.pattern(v.node) == Pattern::kView; v = g.operands(v.node)[0]) {
     map = ThroughView(g, v.node, map, extents);
   }
-  const IndexExpr address = Linearize(map.coords, base);
-  if (!map.guards.empty() || !address.is_affine()) return std::nullopt;
-  StridedView out{.stored = v, .offset = address.offset()};
+  return {v, Linearize(map.coords, base), !map.guards.empty()};
+}
+
+// The same by index expressions, which see more: a flip of a flip, or a slice that leaves so little
+// of a merged dim that splitting it is plain again.
+std::optional<StridedView> ByAddress(const BackwardGraph& g, absl::Span<const int64_t> base,
+                                     ValueId value) {
+  const Shape& extents = g.type(value).shape;
+  const auto [stored, address, guarded] = AddressOf(g, base, value);
+  if (guarded || !address.is_affine()) return std::nullopt;
+  StridedView out{.stored = stored, .offset = address.offset()};
   for (size_t d = 0; d < extents.size(); ++d) {
     out.strides.push_back(address.axis_coef(static_cast<int>(d)));
     if (out.strides.back() < 0) return std::nullopt;
@@ -165,6 +177,17 @@ int FastestDim(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId
   const Shape& shape = g.type(value).shape;
   for (size_t d = 0; view && d < shape.size(); ++d) {
     if (shape[d] > 1 && view->strides[d] == 1) return static_cast<int>(d);
+  }
+  const auto base = StoredStrides(g, layouts, BehindOf(g, value).stored);
+  if (view || !base || g.type(value).elements() == 0) return -1;
+  const IndexExpr place = AddressOf(g, *base, value).place;
+  uint32_t divided = 0;  // axes within divisions and remainders
+  for (const IndexTerm& term : place.terms()) {
+    if (term.kind != IndexTerm::kAxis) divided |= term.inner->axes();
+  }
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1 || (divided >> d & 1) != 0) continue;
+    if (place.axis_coef(static_cast<int>(d)) == 1) return static_cast<int>(d);
   }
   return -1;
 }

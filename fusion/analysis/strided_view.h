@@ -29,7 +29,8 @@ std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& graph
                                                       absl::Span<const Layout> layouts,
                                                       ValueId value);
 
-// The dim of a value whose neighbours lie side by side; -1: none does.
+// The dim of a value whose neighbours lie side by side, whatever views do along the others: they
+// may pad, repeat or flip them; -1: none does.
 int FastestDim(const BackwardGraph& graph, absl::Span<const Layout> layouts, ValueId value);
 
 }  // namespace retrograd

@@ -85,7 +85,7 @@ struct DeviceSpec {
   int64_t convolution_gather_ppm = 0, convolution_stride_ppm = 0;
   int64_t convolution_transpose_ppm = 0;  // 0: libraries transpose no row-major images
   int64_t convolution_cycles_ppm = 0, convolution_narrow_ppm = 0;
-  int64_t depthwise_row_cycles = 0, depthwise_fp32_ppm = 0;
+  int64_t depthwise_row_cycles = 0, depthwise_fp32_ppm = 0, depthwise_row_major_ppm = 0;
   int64_t convolution_boxes_ppm = 0;  // 0: no loads of boxes of pixels
 
   int64_t overlap_threads = 0, no_overlap_threads = 0, least_overlap_threads = 0;

@@ -142,6 +142,30 @@ TEST_CASE("each number of the spec makes dearer what it is of, and nothing else"
         Ps(Gradient(kInput, Depthwise(64)), With({})));
 }
 
+TEST_CASE("a library's depthwise gradients of row-major images take their share of fp32's rate") {
+  const auto row_major = [](Op op, const Sizes& sizes) {
+    Call call = Gradient(op, sizes);
+    for (CallTensor* t : {&call.operands[0], &call.operands[1], &call.results[0]}) {
+      t->strides = DenseStrides(t->shape);
+    }
+    return call;
+  };
+  const DeviceSpec all = With({{"depthwise_row_major_share", 1}}),
+                   tenth = With({{"depthwise_row_major_share", 0.1}});
+  for (const Op op : {kInput, kWeight}) {
+    const Call call = row_major(op, Depthwise(64));
+    CHECK(Way(call, tenth).find("the library") == 0);
+    CHECK(Ps(call, tenth) > Ps(call, all));
+    CHECK(Ps(Gradient(op, Depthwise(64)), tenth) == Ps(Gradient(op, Depthwise(64)), all));
+    CHECK(Ps(row_major(op, {}), tenth) == Ps(row_major(op, {}), all));
+  }
+  // An input's gradient goes through the pixels between strides, that of a weight does not.
+  Sizes strided = Depthwise(64);
+  strided.stride = 2;
+  const auto of_strided = [&](Op op) { return Ps(row_major(op, strided), tenth); };
+  CHECK(of_strided(kInput) > of_strided(kWeight) * 2);
+}
+
 TEST_CASE("a device without boxes of images has gradients priced without them") {
   const DeviceSpec with = With({{"library_call_us", 1000}});
   DeviceSpec without = with;

@@ -1,7 +1,6 @@
 #include "fusion/lower/layouts/dense_order.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -44,16 +43,19 @@ bool IsDensePermutation(absl::Span<const int64_t> shape, absl::Span<const int64_
 }
 
 Layout DenseInOrderOf(absl::Span<const int64_t> strides, const Shape& shape) {
-  std::vector<size_t> dims(shape.size());
-  std::iota(dims.begin(), dims.end(), 0);
-  std::stable_sort(dims.begin(), dims.end(),
+  absl::InlinedVector<size_t, 8> nested;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1) nested.push_back(d);
+  }
+  std::stable_sort(nested.begin(), nested.end(),
                    [&](size_t a, size_t b) { return strides[a] > strides[b]; });
   Layout layout;
   layout.strides.assign(shape.size(), 1);
   int64_t span = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    layout.strides[dims[i]] = span;
-    span *= std::max<int64_t>(shape[dims[i]], 1);
+  for (size_t d = shape.size(), next = nested.size(); d-- > 0;) {
+    const size_t dim = shape[d] == 1 ? d : nested[--next];
+    layout.strides[dim] = span;
+    span *= std::max<int64_t>(shape[dim], 1);
   }
   return layout;
 }

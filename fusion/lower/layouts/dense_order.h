@@ -23,7 +23,8 @@ std::optional<std::vector<int64_t>> AffineStrides(const IndexExpr& address, size
 // Whether strides run through a dense block once: a permutation of row-major.
 bool IsDensePermutation(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides);
 
-// A dense layout of the shape, its dims nested as those with these strides are.
+// A dense layout of the shape, its dims nested as those with these strides are. Dims of extent 1,
+// whose strides say nothing, stay where row-major has them.
 Layout DenseInOrderOf(absl::Span<const int64_t> strides, const Shape& shape);
 
 // Row-major strides, but for the axis, if it is one, whose neighbours lie side by side.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/inlined_vector.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
@@ -106,21 +107,6 @@ std::optional<Layout> LikeOperand(const BackwardGraph& g, absl::Span<const Layou
   return std::nullopt;
 }
 
-// The same, if all operands of the result's shape lie alike: in any other order its kernel
-// transposes.
-std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const Layout> layouts,
-                                      ValueId v) {
-  std::optional<Layout> common;
-  for (ValueId operand : g.operands(v.node)) {
-    if (g.type(operand).shape != g.type(v).shape) continue;
-    if (IsConstant(g, BehindViews(g, operand).node)) continue;
-    auto order = OrderOf(g, layouts, operand, g.type(v).shape);
-    if (!order || (common && common->strides != order->strides)) return std::nullopt;
-    common = std::move(order);
-  }
-  return common;
-}
-
 // Whether the strides nest the dims in one order, gaps or not.
 bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
   absl::InlinedVector<std::pair<int64_t, int64_t>, 8> dims;
@@ -136,6 +122,31 @@ bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strid
   return true;
 }
 
+// The order of an operand of this shape, or that of a slice, without the gaps that it has.
+std::optional<Layout> OrderWithoutGaps(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                       ValueId operand) {
+  const Shape& shape = g.type(operand).shape;
+  if (auto order = OrderOf(g, layouts, operand, shape)) return order;
+  const auto view = AsStrided(g, layouts, operand);
+  if (!view || !AreOrdered(shape, view->strides)) return std::nullopt;
+  return DenseInOrderOf(view->strides, shape);
+}
+
+// The order of the operands of the result's shape, if all of them lie alike: in any other order its
+// kernel transposes.
+std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                      ValueId v) {
+  std::optional<Layout> common;
+  for (ValueId operand : g.operands(v.node)) {
+    if (g.type(operand).shape != g.type(v).shape) continue;
+    if (IsConstant(g, BehindViews(g, operand).node)) continue;
+    auto order = OrderWithoutGaps(g, layouts, operand);
+    if (!order || (common && common->strides != order->strides)) return std::nullopt;
+    common = std::move(order);
+  }
+  return common;
+}
+
 // The dense layout in the order of the first operand that is a slice, which has gaps, with pads
 // around it or without: a sum of such goes on to be added to others.
 std::optional<Layout> LikePart(const BackwardGraph& g, absl::Span<const Layout> layouts,
@@ -147,6 +158,36 @@ std::optional<Layout> LikePart(const BackwardGraph& g, absl::Span<const Layout> 
     if (strides && AreOrdered(shape, *strides)) return DenseInOrderOf(*strides, shape);
   }
   return std::nullopt;
+}
+
+// The dense layout along the dim along which the first operand lies whose views do what no strides
+// say along others: they repeat, pad or flip them.
+std::optional<Layout> LikeNeighbours(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                     ValueId v) {
+  const Shape& shape = g.type(v).shape;
+  for (ValueId operand : g.operands(v.node)) {
+    if (g.type(operand).shape != shape || IsConstant(g, BehindViews(g, operand).node)) continue;
+    if (AsStrided(g, layouts, operand)) continue;
+    const int dim = FastestDim(g, layouts, operand);
+    if (dim >= 0) return Layout{DenseAlong(shape, dim)};
+  }
+  return std::nullopt;
+}
+
+// The dense layout in the order of most elements that are joined.
+std::optional<Layout> LikeMostParts(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                    ValueId v) {
+  absl::btree_map<std::vector<int64_t>, int64_t> elements;  // by the strides of a layout
+  for (ValueId operand : g.operands(v.node)) {
+    if (IsConstant(g, BehindViews(g, operand).node)) continue;
+    const auto view = AsStrided(g, layouts, operand);
+    if (!view || !AreOrdered(g.type(operand).shape, view->strides)) continue;
+    elements[DenseInOrderOf(view->strides, g.type(v).shape).strides] += g.type(operand).elements();
+  }
+  const auto most =
+      std::max_element(elements.begin(), elements.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == elements.end() ? std::nullopt : std::optional(Layout{most->first});
 }
 
 // A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned;
@@ -243,9 +284,13 @@ class Assigner {
     }
   }
 
-  // A copy of permuted dims is there to move what it copies.
+  // A copy of permuted dims is there to move what it copies, where it is no copy for a call, which
+  // says itself what it reads.
   bool CopiesPermuted(NodeId id) const {
-    return g_.op(id) == Op::copy && g_.op(g_.operands(id)[0].node) == Op::permute;
+    if (g_.op(id) != Op::copy || g_.op(g_.operands(id)[0].node) != Op::permute) return false;
+    const absl::Span<const Use> uses = g_.uses(id);
+    return std::none_of(uses.begin(), uses.end(),
+                        [&](const Use& use) { return IsLibrary(g_, use.user); });
   }
 
   Layout Choose(ValueId v) {
@@ -270,13 +315,16 @@ class Assigner {
       }
     }
     if (IsElementwise(g_, id)) {
-      if (auto layout = LikeOperand(g_, layouts_, v)) {
+      auto layout = LikeOperand(g_, layouts_, v);
+      if (!layout) layout = LikePart(g_, layouts_, v);
+      if (!layout) layout = LikeNeighbours(g_, layouts_, v);
+      if (layout) {
         following_.push_back(v);
         return *layout;
       }
     }
-    if (g_.pattern(id) == Pattern::kAccumulate) {
-      if (auto layout = LikePart(g_, layouts_, v)) return *layout;
+    if (g_.pattern(id) == Pattern::kJoin) {
+      if (auto layout = LikeMostParts(g_, layouts_, v)) return *layout;
     }
     if (IsLibrary(g_, id) && library_users_.empty()) free_.push_back(v);
     return natural();

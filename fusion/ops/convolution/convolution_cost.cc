@@ -71,8 +71,29 @@ int64_t TransposedPs(const ConvolutionCall& last, int64_t tiled, const DeviceSpe
   return cycles == kHuge ? tiled : std::min(tiled, OursPs(cycles, d.convolution_boxes_ppm, d));
 }
 
+// Of a library that multiplies element by element, without tensor cores; kHuge where groups are
+// one. Depthwise gradients of row-major images are far from the rate of fp32, and those of the
+// input go through the pixels between strides, too.
+struct Direct {
+  int64_t flops = 0, rate = 0, ps = kHuge;
+};
+
+Direct DirectOf(const ConvolutionCall& c, const MatMulCall& m, const DeviceSpec& d) {
+  Direct direct{.flops = Product({2, m.batch[0], m.m, m.n, m.k}),
+                .rate = m.in_dtype == DType::kFp64 ? d.matmul_fp64_flops : d.matmul_fp32_flops};
+  if (c.geometry.groups == 1) return direct;
+  if (c.in_channels_of_group() == 1 && c.op != Op::convolution) {
+    direct.rate = MulDiv(direct.rate, d.depthwise_row_major_ppm, kPpm);
+    const int64_t pixels = Volume(c.op == Op::convolution_input_gradient ? c.in : c.out);
+    direct.flops =
+        Product({2, c.geometry.batch, pixels, c.geometry.out_channels, Volume(c.kernel)});
+  }
+  direct.ps = MulDiv(std::max<int64_t>(direct.flops, 1), kPsPerSecond, direct.rate);
+  return direct;
+}
+
 // A library gathers the operands of its matmul from images. Where groups are thin it may multiply
-// element by element, without tensor cores.
+// element by element.
 Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
   const MatMulCall m = AsMatMul(c);
   const int64_t launch = d.launch_graph_ps + d.library_call_ps;
@@ -85,16 +106,14 @@ Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
   if (c.op != Op::convolution && IsNarrow(last)) ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
   int64_t tiled = MulDiv(std::max<int64_t>(PriceMatMul(m, d).ps - launch, 0), ppm, kPpm);
   if (const int64_t moves = TransposesPs(c, d)) tiled = TransposedPs(last, tiled, d) + moves;
-  const int64_t flops = Product({2, m.batch[0], m.m, m.n, m.k});
-  const int64_t rate = m.in_dtype == DType::kFp64 ? d.matmul_fp64_flops : d.matmul_fp32_flops;
-  const int64_t direct =
-      c.geometry.groups == 1 ? kHuge : MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
-  Way way{.ps = d.library_call_ps + std::min(tiled, direct), .name = {}};
+  const Direct direct = DirectOf(c, m, d);
+  Way way{.ps = d.library_call_ps + std::min(tiled, direct.ps), .name = {}};
   if (!explain) return way;
-  way.name = tiled <= direct ? absl::StrFormat("the library, as %d matmuls of %d x %d x %d",
-                                               m.batch[0], m.m, m.n, m.k)
-                             : absl::StrFormat("the library, %d flops / %.0f TFLOP/s", flops,
-                                               static_cast<double>(rate) / 1e12);
+  way.name =
+      tiled <= direct.ps
+          ? absl::StrFormat("the library, as %d matmuls of %d x %d x %d", m.batch[0], m.m, m.n, m.k)
+          : absl::StrFormat("the library, %d flops / %.3g TFLOP/s", direct.flops,
+                            static_cast<double>(direct.rate) / 1e12);
   return way;
 }
 

@@ -204,7 +204,7 @@ TEST_CASE("what a convolution reads has no gaps after its rows, unlike what a ma
   CHECK(calls[0]->operands[1].strides == ChannelsLast(x));
 }
 
-TEST_CASE("a sum of slices lies in their order, without the gaps") {
+TEST_CASE("what is made of slices lies in their order, without the gaps") {
   const Shape whole = {2, 6, 7, 5}, part = {2, 4, 7, 5};
   GraphBuilder b("g");
   const auto sum = [&](ValueId x, ValueId y) {
@@ -229,7 +229,79 @@ TEST_CASE("a sum of slices lies in their order, without the gaps") {
   CHECK(layouts[graph->value_index(of_last)].strides == ChannelsLast(part));
   CHECK(layouts[graph->value_index(of_rows)].strides == DenseStrides(part));
   CHECK(layouts[graph->value_index(of_repeated)].strides == DenseStrides(part));
-  CHECK(layouts[graph->value_index(of_one)].strides == DenseStrides(part));
+  CHECK(layouts[graph->value_index(of_one)].strides == ChannelsLast(part));
+}
+
+// Half of the channels of two images, as of a network that splits them.
+TEST_CASE("copies of slices lie in their order, where a convolution reads them so") {
+  const bool permuted = GENERATE(false, true);
+  const Shape whole = {2, 12, 4, 5};
+  GraphBuilder b("halves");
+  const auto half = [&](ValueId image, int64_t channels) {
+    return b.Add(Op::slice, {image},
+                 {{"axis", int64_t{permuted ? 3 : 1}},
+                  {"start", int64_t{2}},
+                  {"step", int64_t{1}},
+                  {"stop", channels + 2}});
+  };
+  const auto image = [&](std::string name, Shape shape) {
+    if (!permuted) return Input(b, std::move(name), shape, ChannelsLast(shape));
+    return Input(b, std::move(name), {shape[0], shape[2], shape[3], shape[1]});
+  };
+  const auto channels_second = [&](ValueId v) { return permuted ? b.Permute(v, {0, 3, 1, 2}) : v; };
+  const ValueId made = b.Add(Op::exp, {image("dy", whole)});
+  const ValueId dy = channels_second(half(made, kY[1]));
+  const ValueId x = channels_second(half(image("x", {2, 12, 7, 5}), kX[1]));
+  b.Output(InputGradient(b, dy, Input(b, "w", kW)), "dx");
+  b.Output(WeightGradient(b, dy, x), "dw");
+  const Planned planned = CheckedPlan(b);
+  CHECK(Count(planned.graph, Op::copy) == 2);
+  const std::vector<const Call*> calls = CallsOf(planned);
+  REQUIRE(calls.size() == 2);
+  for (const Call* call : calls) {
+    CHECK(call->operands[0].strides == ChannelsLast(kY));
+    if (call->op == Op::convolution_weight_gradient) {
+      CHECK(call->operands[1].strides == ChannelsLast(kX));
+    }
+  }
+}
+
+TEST_CASE("a join lies as most elements that it joins") {
+  const Shape few = {2, 4, 7, 5}, many = {2, 6, 7, 5}, joined = {2, 14, 7, 5};
+  GraphBuilder b("join");
+  const auto last = [&](std::string name, const Shape& shape) {
+    return Input(b, std::move(name), shape, ChannelsLast(shape));
+  };
+  const auto join = [&](ValueId one, ValueId other, ValueId third) {
+    return b.Add(Op::cat, {one, other, third}, {{"axis", int64_t{1}}});
+  };
+  const ValueId rows = join(last("a", few), Input(b, "b", many), Input(b, "c", few));
+  const ValueId pixels = join(last("d", few), last("e", many), Input(b, "f", few));
+  for (const ValueId v : {rows, pixels}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
+  const auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  const std::vector<Layout> layouts = AssignLayouts(*graph);
+  CHECK(layouts[graph->value_index(rows)].strides == DenseStrides(joined));
+  CHECK(layouts[graph->value_index(pixels)].strides == ChannelsLast(joined));
+}
+
+// As the gradient of a pool reads the numbers of its largest elements.
+TEST_CASE("what is made of repeated pixels lies as they do") {
+  const Shape image = {2, 6, 4, 5}, twice = {2, 6, 9, 10};
+  GraphBuilder b("repeated");
+  const auto repeat = [&](ValueId x) {
+    x = b.Expand(b.Reshape(x, {2, 6, 4, 1, 5, 1}), {2, 6, 4, 2, 5, 2});
+    return b.Add(Op::pad, {b.Reshape(x, {2, 6, 8, 10})},
+                 {{"low", Shape{0, 0, 1, 0}}, {"high", Shape{0, 0, 0, 0}}, {"value", 0.0}});
+  };
+  const ValueId pixels = b.Add(Op::exp, {repeat(Input(b, "p", image, ChannelsLast(image)))});
+  const ValueId rows = b.Add(Op::exp, {repeat(Input(b, "r", image))});
+  for (const ValueId v : {pixels, rows}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
+  const auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  const std::vector<Layout> layouts = AssignLayouts(*graph);
+  CHECK(layouts[graph->value_index(pixels)].strides == ChannelsLast(twice));
+  CHECK(layouts[graph->value_index(rows)].strides == DenseStrides(twice));
 }
 
 // dw of bf16, channels last, before anything is done with it.
