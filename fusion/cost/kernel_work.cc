@@ -127,6 +127,11 @@ std::vector<int> AllUpTo(size_t count) {
   return numbers;
 }
 
+// Of arrays by the width of vectors.
+int WidthIndex(const Schedule& s) {
+  return std::bit_width(static_cast<unsigned>(s.vector_width)) - 1;
+}
+
 }  // namespace
 
 KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device)
@@ -152,7 +157,13 @@ void KernelWork::ReadTiles(const KernelIr& ir) {
   column_axis_ = tile.along;
   across_axis_ = tile.across;
   tile_axes_ = tile.mask();
-  for (int n = 0; n < kWidths; ++n) tile_shuffles_[n] = ShufflesOfTile(ir, tile, 1 << n);
+  for (int n = 0; n < kWidths; ++n) {
+    tile_shuffles_[n] = ShufflesOfTile(ir, tile, 1 << n);
+    const TileWalk walk =
+        TileWalkOf(ir, tile, {.threads = kThreadsOfTileTeam, .vector_width = 1 << n});
+    tile_parts_[n] = {walk.parts(), MulDiv(Product({walk.padded_lanes(), walk.padded_rows()}), kPpm,
+                                           std::max<int64_t>(walk.lanes * walk.rows, 1))};
+  }
 }
 
 // What a copy of a part of a row fetches: the sectors that it reaches into at both ends, but never
@@ -548,6 +559,12 @@ int64_t KernelWork::EndsPpm(const Schedule& s) const {
 // block that walks rows has an SM for itself.
 int64_t KernelWork::IdlePpm(const Schedule& s) const {
   const KernelTemplate& t = TemplateOf(s);
+  if (t.tiles) {  // all teams go through as many parts, which may reach out of the tile
+    const TileParts& parts = tile_parts_[WidthIndex(s)];
+    const int64_t teams = s.threads / kThreadsOfTileTeam;
+    const int64_t turns = CeilDiv(parts.number, teams);
+    return MulDiv(parts.idle_ppm, turns * teams, std::max<int64_t>(parts.number, 1));
+  }
   if (!StagesAhead(s) || t.keeps_columns || t.walk != Walk::kRows) return kPpm;
   return MulDiv(ElementsOfRow(profile_, s) * LanesOfRow(s), kPpm,
                 std::max<int64_t>(shape_.columns, 1));
@@ -569,9 +586,7 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
   }
   if (TemplateOf(s).tiles) {
     const int64_t turns = points_ / (kRowsOfTileThread * s.vector_width);
-    const int64_t shuffles =
-        tile_shuffles_[std::bit_width(static_cast<unsigned>(s.vector_width)) - 1];
-    total += PsOf(MulDiv(turns, 2 * shuffles, 1),  // each with what it folds
+    total += PsOf(MulDiv(turns, 2 * tile_shuffles_[WidthIndex(s)], 1),  // each with what it folds
                   device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   }
   for (const Evaluations& e : evaluations_) {

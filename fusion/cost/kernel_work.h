@@ -56,6 +56,11 @@ class KernelWork {
     bool transposed = false;  // of a kernel with transposing tiles: by one of them
     int64_t bytes = 0;        // distinct
   };
+  // What a team of threads has of a tile at a time.
+  struct TileParts {
+    int64_t number = 0;       // of a tile
+    int64_t idle_ppm = kPpm;  // their elements, of which some may lie outside, over the tile's
+  };
   // A read of fewer places than points: blocks fetch their own copies.
   struct Broadcast {
     int64_t places = 0, element_bytes = 0;
@@ -123,6 +128,7 @@ class KernelWork {
   int transposed_axis_ = -1;  // of a kernel with transposing tiles: that of the other accesses
   AxisMask tile_axes_ = 0;
   std::array<int64_t, kWidths> tile_shuffles_ = {};  // of a thread in a turn, by the width
+  std::array<TileParts, kWidths> tile_parts_ = {};   // by the width
   int64_t address_terms_ = 0;                        // of a load
   int64_t read_ = 0, written_ = 0;
   int64_t whole_ = 0;                     // bytes of accesses of which width plays no part

@@ -42,7 +42,7 @@ Schedule TileBy(const KernelIr& ir, const TileAxes& axes, int threads, int width
 }
 
 // Teams go through parts of a tile, of which the threads outside of the tile are idle: at most half
-// of them, as no price counts them.
+// of them.
 bool FillsParts(const KernelIr& ir, const TileAxes& axes, const Schedule& s) {
   const TileWalk walk = TileWalkOf(ir, axes, s);
   return 2 * walk.lanes * walk.rows >= walk.padded_lanes() * walk.padded_rows();
