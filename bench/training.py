@@ -17,6 +17,7 @@ import gc
 import json
 import os
 import pathlib
+import re
 import statistics
 import sys
 import tempfile
@@ -256,13 +257,18 @@ def _peak_bytes(step):
     return torch.cuda.max_memory_allocated() - before
 
 
+def file_of(name, folder):
+    """A model's file: its name, without what a file's name does not hold everywhere."""
+    return folder / (re.sub(r"[^\w.=-]+", "_", name) + ".json")
+
+
 class Kept:
     """The row of a model, which is on disk as soon as a side has been measured: what was stopped goes
     on with the other sides. A row of another commit, machine or command is begun anew."""
 
     def __init__(self, folder, row):
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"{row['model']}.json"
+        self._path = file_of(row["model"], folder)
         self._part = self._path.with_suffix(".part")
         self.row = row
         before = json.loads(self._part.read_text()) if self._part.exists() else {}
@@ -424,7 +430,7 @@ def main():
         return measure_model(options)
     names = [
         name for name in options.names or MODELS
-        if options.again or not (options.out / f"{name}.json").exists()
+        if options.again or not file_of(name, options.out).exists()
     ]  # fmt: skip
     for some in (names[i : i + options.at_once] for i in range(0, len(names), options.at_once)):
         commands = {name: _command(name, options) for name in some}

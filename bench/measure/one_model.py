@@ -41,7 +41,7 @@ def machine(device):
         )  # fmt: skip
         found |= {
             "device": torch.cuda.get_device_name(),
-            "driver": driver.stdout.strip(),
+            "driver": driver.stdout.split("\n")[0].strip(),
             "cudnn": torch.backends.cudnn.version(),
         }
     return found

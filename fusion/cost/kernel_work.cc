@@ -586,8 +586,9 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
   }
   if (TemplateOf(s).tiles) {
     const int64_t turns = points_ / (kRowsOfTileThread * s.vector_width);
-    total += PsOf(MulDiv(turns, 2 * tile_shuffles_[WidthIndex(s)], 1),  // each with what it folds
-                  device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
+    const int64_t steps = MulDiv(turns, 2 * tile_shuffles_[WidthIndex(s)], 1);  // with the folds
+    total += MulDiv(PsOf(steps, device_.rate_milli[static_cast<int>(CostClass::kSimple)]),
+                    IdlePpm(s), kPpm);
   }
   for (const Evaluations& e : evaluations_) {
     total += MulDiv(MulDiv(PsOf(Times(e, s), e.rate_milli), EndsPpm(s), kPpm), IdlePpm(s), kPpm);

@@ -22,9 +22,9 @@ absl::StatusOr<void*> MeasurementMemory::Take(int64_t bytes) {
   return data;
 }
 
-absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()> run) {
+absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()> run, int runs) {
   double us = 0;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < runs; ++i) {
     const auto start = std::chrono::steady_clock::now();
     RG_RETURN_IF_ERROR(run());
     RG_RETURN_IF_ERROR(device.Synchronize());

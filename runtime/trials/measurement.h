@@ -27,9 +27,10 @@ class MeasurementMemory {
   std::vector<void*> taken_;
 };
 
-// Microseconds until work on stream 0 has ended, by the host's clock, of the second of two runs:
-// the first may prepare things.
-absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()> run);
+// Microseconds until work on stream 0 has ended, by the host's clock, of the last of some runs: the
+// first may prepare things.
+absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()> run,
+                                int runs = 2);
 
 // Microseconds of work on stream 0, with warm caches: of one of `runs` in a row, as the prices of
 // library calls count it. Short work hides what each launch of it costs, and its row is long beside

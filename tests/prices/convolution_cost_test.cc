@@ -143,13 +143,7 @@ TEST_CASE("each number of the spec makes dearer what it is of, and nothing else"
 }
 
 TEST_CASE("a library's depthwise gradients of row-major images take their share of fp32's rate") {
-  const auto row_major = [](Op op, const Sizes& sizes) {
-    Call call = Gradient(op, sizes);
-    for (CallTensor* t : {&call.operands[0], &call.operands[1], &call.results[0]}) {
-      t->strides = DenseStrides(t->shape);
-    }
-    return call;
-  };
+  const auto row_major = [](Op op, const Sizes& sizes) { return RowMajor(Gradient(op, sizes)); };
   const DeviceSpec all = With({{"depthwise_row_major_share", 1}}),
                    tenth = With({{"depthwise_row_major_share", 0.1}});
   for (const Op op : {kInput, kWeight}) {

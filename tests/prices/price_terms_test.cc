@@ -550,6 +550,8 @@ TEST_CASE("every number that says how long something takes is in some price") {
         calls.push_back(ConvolutionGradient(op, sizes, dtype));
       }
     }
+    calls.push_back(
+        RowMajor(ConvolutionGradient(op, {.channels = 96, .filters = 96, .groups = 96})));
   }
   for (const Call& call : calls) all.push_back({.call = &call});
   for (DType dtype : {DType::kBf16, DType::kFp8E4M3, DType::kFp32, DType::kFp64}) {

@@ -82,6 +82,10 @@ class Scripted : public Implementations {
     if (us_[chosen] >= 1000) {
       std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int64_t>(us_[chosen])));
     }
+    if (chosen < static_cast<int>(waits.size()) && waits[chosen] > 0) {
+      --waits[chosen];
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     if (us_[chosen] < 0) return absl::InternalError("fails");
     if (chosen < static_cast<int>(writes.size())) Write(writes[chosen], pointers);
     clock_.now_us += us_[chosen];
@@ -98,6 +102,7 @@ class Scripted : public Implementations {
   std::string State() const override { return std::string("state\n\0\xff", 8) + Name(chosen); }
 
   std::vector<std::string> names;  // in place of their numbers
+  std::vector<int> waits;   // whose first runs last milliseconds longer, and how many of them
   std::vector<int> writes;  // who writes what: so many times the operand's numbers; 0: nothing
   int wrong = -1;           // whose results are not to be used
   int chosen = -1, runs = 0;
@@ -167,17 +172,25 @@ TEST_CASE("the fastest implementation is chosen, whatever the others do") {
   CHECK(on.clock.alive == 0);
 }
 
-TEST_CASE("an implementation that is out of the race is run twice, wherever it stands") {
+TEST_CASE("an implementation that is out of the race is run a few times, wherever it stands") {
   Tuned on;
   Scripted behind(on.clock, {10, 5000, 8});
   const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, behind);
   REQUIRE(choice.ok());
   CHECK(behind.chosen == 2);
-  CHECK(behind.runs_of[1] == 2);
+  CHECK(behind.runs_of[1] == 5);  // twice, and three times more before it is out
   CHECK(choice->candidates[1].us >= 5000);
   Scripted first(on.clock, {5000, 10});
   REQUIRE(on.tuner.ChooseFastest(on.Key("another"), kMemory, first).ok());
   CHECK(first.chosen == 1);
+}
+
+TEST_CASE("an implementation that had to wait for another process's work is in the race") {
+  Tuned on;
+  Scripted implementations(on.clock, {10, 8, 30});
+  implementations.waits = {0, 4, 0};
+  REQUIRE(on.tuner.ChooseFastest(on.Key(), kMemory, implementations).ok());
+  CHECK(implementations.chosen == 1);
 }
 
 TEST_CASE("where none runs the last reason is the answer, and no memory stays taken") {

@@ -3,6 +3,7 @@
 #define RETROGRAD_TESTS_SUPPORT_PLANS_CONVOLUTION_GRADIENT_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "fusion/ops/convolution/packed_layout.h"
 #include "fusion/plan/plan.h"
@@ -32,6 +33,14 @@ inline Call ConvolutionGradient(Op op, const ConvolutionSizes& s, DType dtype = 
   };
   call.operands = {tensor(y), tensor(input ? w : x)};
   call.results = {tensor(input ? x : w)};
+  return call;
+}
+
+// The same call with all of its tensors row-major.
+inline Call RowMajor(Call call) {
+  for (std::vector<CallTensor>* tensors : {&call.operands, &call.results}) {
+    for (CallTensor& t : *tensors) t.strides = DenseStrides(t.shape);
+  }
   return call;
 }
 
