@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -129,10 +130,9 @@ class Trial {
   }
 
   void KeepForRace(const std::vector<Tried>& tried) {
-    double least_us = 0;
+    double least_us = std::numeric_limits<double>::infinity();
     for (Tried one : tried) {
       const auto is_out = [&] { return one.us > kHopeless * least_us + kHostUs; };
-      if (racing_.empty()) least_us = one.us;
       for (int doubt = 0; doubt < kDoubts && is_out(); ++doubt) {
         one.us = std::min(one.us, UsAgain(one.implementation).value_or(one.us));
       }

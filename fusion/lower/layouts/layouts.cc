@@ -148,7 +148,7 @@ std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const L
 }
 
 // The dense layout in the order of the first operand that is a slice, which has gaps, with pads
-// around it or without: a sum of such goes on to be added to others.
+// around it or without.
 std::optional<Layout> LikePart(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                ValueId v) {
   const Shape& shape = g.type(v).shape;
@@ -174,14 +174,17 @@ std::optional<Layout> LikeNeighbours(const BackwardGraph& g, absl::Span<const La
   return std::nullopt;
 }
 
-// The dense layout in the order of most elements that are joined.
+// The dense layout in the order of most elements that are joined. One position along the joined
+// axis, as a part of a stack has, says nothing of where that axis lies.
 std::optional<Layout> LikeMostParts(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                     ValueId v) {
+  const int64_t axis = g.node(v.node).attrs.Int("axis");
   absl::btree_map<std::vector<int64_t>, int64_t> elements;  // by the strides of a layout
   for (ValueId operand : g.operands(v.node)) {
-    if (IsConstant(g, BehindViews(g, operand).node)) continue;
+    const Shape& part = g.type(operand).shape;
+    if (part[axis] == 1 || IsConstant(g, BehindViews(g, operand).node)) continue;
     const auto view = AsStrided(g, layouts, operand);
-    if (!view || !AreOrdered(g.type(operand).shape, view->strides)) continue;
+    if (!view || !AreOrdered(part, view->strides)) continue;
     elements[DenseInOrderOf(view->strides, g.type(v).shape).strides] += g.type(operand).elements();
   }
   const auto most =

@@ -277,10 +277,13 @@ TEST_CASE("a join lies as most elements that it joins") {
   };
   const ValueId rows = join(last("a", few), Input(b, "b", many), Input(b, "c", few));
   const ValueId pixels = join(last("d", few), last("e", many), Input(b, "f", few));
-  for (const ValueId v : {rows, pixels}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
+  const Shape one = {2, 1, 7, 5};
+  const ValueId stack = join(last("g", one), last("h", one), last("i", one));
+  for (const ValueId v : {rows, pixels, stack}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
   const auto graph = b.Build();
   REQUIRE(graph.status().ToString() == "OK");
   const std::vector<Layout> layouts = AssignLayouts(*graph);
+  CHECK(layouts[graph->value_index(stack)].strides == DenseStrides({2, 3, 7, 5}));
   CHECK(layouts[graph->value_index(rows)].strides == DenseStrides(joined));
   CHECK(layouts[graph->value_index(pixels)].strides == ChannelsLast(joined));
 }
