@@ -216,9 +216,10 @@ def main():
         parser.error(f"no mode {unknown[0]!r}; there are {', '.join(pytorch.MODES)}")
     try:
         for name in options.names:
-            name == NORMS or zoo.maker(name)
+            if name != NORMS:
+                zoo.maker(name)
     except ValueError as error:
-        parser.error(f"{error}, and {NORMS}")
+        parser.error(f"{error}; {NORMS} are single norms")
     try:
         options.library = ours.find_library(options.library)
     except FileNotFoundError as error:

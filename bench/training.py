@@ -129,7 +129,7 @@ def _settle(step, side):
     return extension.loaded().counts() if extension.loaded() else (0, 0, 0)
 
 
-def prepare(name, device, side, cache=None):
+def prepare(name, device, side):
     """(the compiled step of a side, the first figures of its row)."""
     import torch
     from measure import watch
@@ -137,7 +137,7 @@ def prepare(name, device, side, cache=None):
 
     torch.manual_seed(0)
     step = step_of(name, device, side)
-    with _inductor_cache(cache), warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", messages.BackwardFallsBack)
         seconds = []
         for _ in range(3):
@@ -331,10 +331,12 @@ def _in_turn(sides, references, options):
 
     for side in sides:
         torch._dynamo.reset()
-        yield side, _figures(lambda: measure(
-            prepare(options.one, options.device, side, options.cache),
-            side, options.repeat, references, options.kernels,
-        ))  # fmt: skip
+        with _inductor_cache(options.cache):
+            figures = _figures(lambda: measure(
+                prepare(options.one, options.device, side),
+                side, options.repeat, references, options.kernels,
+            ))  # fmt: skip
+        yield side, figures
         gc.collect()
     torch._dynamo.reset()
 
@@ -344,18 +346,22 @@ def _held(sides, references, options):
     import torch
     from measure import at_once
 
+    # The compiled code of all sides stands behind the same functions.
+    torch._dynamo.config.recompile_limit *= max(len(sides), 1)
     prepared = {}
-    for side in sides:
-        prepared[side] = _figures(lambda: prepare(options.one, options.device, side, options.cache))
-        gc.collect()
-        if options.device == "cuda":
-            torch.cuda.empty_cache()
-    at_once.await_turn()
-    for side, made in prepared.items():
-        if isinstance(made, dict):
-            yield side, made
-        else:
-            yield side, _figures(lambda: measure(made, side, options.repeat, references, options.kernels))
+    with contextlib.ExitStack() as caches:
+        for side in sides:
+            caches.enter_context(_inductor_cache(options.cache))
+            prepared[side] = _figures(lambda: prepare(options.one, options.device, side))
+            gc.collect()
+            if options.device == "cuda":
+                torch.cuda.empty_cache()
+        at_once.await_turn()
+        for side, made in prepared.items():
+            failed = isinstance(made, dict)
+            yield side, made if failed else _figures(
+                lambda: measure(made, side, options.repeat, references, options.kernels)
+            )
 
 
 def _told(row):
@@ -422,6 +428,8 @@ def main():
             zoo.maker(name)
         except ValueError as error:
             parser.error(str(error))
+    if options.at_once < 1:
+        parser.error(f"--at-once is {options.at_once}, but at least 1")
     options.commit = run.commit() if options.commit is None else options.commit
     options.out = options.out or (
         ROOT / "bench/results" / f"training_{run.slug_of_device(options.device)}"
@@ -432,10 +440,11 @@ def main():
         name for name in options.names or MODELS
         if options.again or not file_of(name, options.out).exists()
     ]  # fmt: skip
+    names = list(dict.fromkeys(names))
     for some in (names[i : i + options.at_once] for i in range(0, len(names), options.at_once)):
         commands = {name: _command(name, options) for name in some}
-        for name in at_once.run(commands, 60 * options.minutes * len(some)):
-            print(f"{name}: not finished in {options.minutes * len(some)} minutes", flush=True)
+        for name, why in at_once.run(commands, 60 * options.minutes).items():
+            print(f"{name}: {why}", flush=True)
     print(training_table.table(options.out))
 
 

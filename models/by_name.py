@@ -5,7 +5,8 @@ network of theirs is measured without a row in zoo.MODELS.
     transformers:CLASS:BATCHxLENGTH[:KEY=VALUE,..] transformers:AlbertForMaskedLM:8x512:num_hidden_layers=6
 
 timm's networks take random square images of the network's own side, channels last; `side` and `layout`
-(channels_last, row_major) change that, and what is left goes to timm.create_model. A class of transformers
+(channels_last, row_major) change that, and what is left goes to timm.create_model: a network whose
+positions are of one side wants `img_size`, too. A class of transformers
 takes random tokens that are their own labels; its keys go to the class's configuration. Values are Python's
 literals, or words.
 """
@@ -23,18 +24,19 @@ def _options(text, name):
     """{key: value} of KEY=VALUE,.. in Python's spelling of literals; a word is its own text."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or not all(k.arg for k in call.keywords):
+        keys = [pair.arg for pair in call.keywords]
+        if not isinstance(call.func, ast.Name) or call.args or len({*keys, None}) <= len(keys):
             raise ValueError
         return {
             pair.arg: pair.value.id if isinstance(pair.value, ast.Name) else ast.literal_eval(pair.value)
             for pair in call.keywords
         }
-    except (SyntaxError, ValueError):
+    except (AttributeError, SyntaxError, TypeError, ValueError):
         raise ValueError(f"model {name!r}: {text!r} is no KEY=VALUE,..") from None
 
 
 def _number(text, name):
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise ValueError(f"model {name!r}: {text!r} is no positive number; for example {EXAMPLES}")
     return int(text)
 
@@ -42,7 +44,7 @@ def _number(text, name):
 def _parts(name):
     """(source, model, sizes, {key: value}) of a name. Raises ValueError with what is wrong."""
     parts = name.split(":", 3)
-    if len(parts) < 3:
+    if len(parts) < 3 or not parts[1].isidentifier():
         raise ValueError(
             f"model {name!r} is no SOURCE:NAME:SIZES[:KEY=VALUE,..]; for example {EXAMPLES}"
         )
@@ -57,6 +59,8 @@ def _network(image_model, name, model, sizes, options):
     if layout not in ("channels_last", "row_major"):
         raise ValueError(f"model {name!r}: layout is channels_last or row_major, not {layout!r}")
     side = options.pop("side", None)
+    if side is not None and not (isinstance(side, int) and side > 0):
+        raise ValueError(f"model {name!r}: side is a positive number, not {side!r}")
 
     def make(device):
         import timm

@@ -2,6 +2,8 @@
 GPU alone.
 """
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,33 +12,53 @@ PREPARED = "prepared"  # the line that a process says before it awaits one
 
 
 def await_turn():
-    """In a process: says that it is prepared, and waits until it has the GPU to itself."""
-    print(PREPARED, flush=True)
-    sys.stdin.readline()
+    """In a process: says that it is prepared, and waits until it has the GPU to itself. Ends the process if
+    the one that gives turns has ended."""
+    print("\n" + PREPARED, flush=True)
+    if not sys.stdin.readline():
+        sys.exit("nobody is there to give turns")
 
 
 class _Process:
-    def __init__(self, command, seconds):
+    def __init__(self, command):
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._late = False
-        self._timer = threading.Timer(seconds, self._end)
-        self._timer.start()
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        self._late, self._timer = False, None
 
-    def _end(self):
+    def limit(self, seconds):
+        """From here on it has so long; None: as long as it wants."""
+        if self._timer:
+            self._timer.cancel()
+        self._timer = seconds and threading.Timer(seconds, self._stop_late)
+        if self._timer:
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _stop_late(self):
         self._late = True
-        self._process.kill()
+        self.stop()
+
+    def stop(self):
+        """Ends it and what it has started, which may hold its output open."""
+        self.limit(None)
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # all have ended
 
     def prepare(self):
         """Waits until it is prepared, or has ended."""
         for line in self._process.stdout:
             if line.strip() == PREPARED:
+                self.limit(None)
                 return
             print(line, end="", flush=True)
 
-    def measure(self):
-        """Gives it its turn and waits for its end; whether it came in time."""
+    def measure(self, seconds):
+        """Gives it its turn, of so long, and waits for its end; "", or what went wrong."""
+        self.limit(seconds)
         try:
             self._process.stdin.write("\n")
             self._process.stdin.flush()
@@ -44,19 +66,24 @@ class _Process:
             pass  # it has ended
         for line in self._process.stdout:
             print(line, end="", flush=True)
-        self._process.wait()
-        self._timer.cancel()
-        return not self._late
+        status = self._process.wait()
+        self.limit(None)
+        if self._late:
+            return "not finished in time"
+        return f"exit status {status}" if status else ""
 
 
 def run(commands, seconds):
-    """Runs {name: command} side by side, each at most so long, waiting included; the names of those that took
-    longer, which are stopped."""
-    running = {name: _Process(command, seconds) for name, command in commands.items()}
-    for process in running.values():
-        process.prepare()
-    late = []
-    for name, process in running.items():
-        if not process.measure():
-            late.append(name)
-    return late
+    """Runs {name: command} side by side; {name: what went wrong}. Each has `seconds` for each of them to be
+    prepared, and as many for its turn."""
+    running = {}
+    try:
+        for name, command in commands.items():
+            running[name] = _Process(command)
+            running[name].limit(seconds * len(commands))
+        for process in running.values():
+            process.prepare()
+        return {n: why for n, process in running.items() if (why := process.measure(seconds))}
+    finally:
+        for process in running.values():
+            process.stop()

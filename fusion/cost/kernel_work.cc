@@ -127,7 +127,7 @@ std::vector<int> AllUpTo(size_t count) {
   return numbers;
 }
 
-// Of arrays by the width of vectors.
+// The place of a schedule's width in arrays by width.
 int WidthIndex(const Schedule& s) {
   return std::bit_width(static_cast<unsigned>(s.vector_width)) - 1;
 }

@@ -147,8 +147,8 @@ class Rebuilder {
 
 absl::StatusOr<LegalGraph> Legalize(const BackwardGraph& graph, const LayoutOptions& options) {
   BackwardGraph current = graph;
-  // A copy changes which layouts its neighbours prefer, so look again; copies are row-major and
-  // need no repair themselves, which bounds the rounds.
+  // A copy changes which layouts its neighbours prefer, so look again. A copy lies so that a call
+  // reads it, or as its output wants; others get a copy of their own in the next round.
   constexpr int kPreferring = 2, kRounds = kPreferring + 4;
   for (int round = 0; round < kRounds; ++round) {
     const bool preferred = options.follow && round < kPreferring;

@@ -134,7 +134,9 @@ class Trial {
     for (Tried one : tried) {
       const auto is_out = [&] { return one.us > kHopeless * least_us + kHostUs; };
       for (int doubt = 0; doubt < kDoubts && is_out(); ++doubt) {
-        one.us = std::min(one.us, UsAgain(one.implementation).value_or(one.us));
+        const absl::StatusOr<double> us = UsAgain(one.implementation);
+        if (!us.ok()) break;
+        one.us = std::min(one.us, *us);
       }
       least_us = std::min(least_us, one.us);
       if (is_out()) {

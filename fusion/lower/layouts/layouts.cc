@@ -174,18 +174,19 @@ std::optional<Layout> LikeNeighbours(const BackwardGraph& g, absl::Span<const La
   return std::nullopt;
 }
 
-// The dense layout in the order of most elements that are joined. One position along the joined
-// axis, as a part of a stack has, says nothing of where that axis lies.
+// The dense layout in the order of most elements that are joined. A part of one position along the
+// joined axis, whose stride says nothing, has that axis where row-major has it.
 std::optional<Layout> LikeMostParts(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                     ValueId v) {
-  const int64_t axis = g.node(v.node).attrs.Int("axis");
   absl::btree_map<std::vector<int64_t>, int64_t> elements;  // by the strides of a layout
   for (ValueId operand : g.operands(v.node)) {
+    if (IsConstant(g, BehindViews(g, operand).node)) continue;
     const Shape& part = g.type(operand).shape;
-    if (part[axis] == 1 || IsConstant(g, BehindViews(g, operand).node)) continue;
     const auto view = AsStrided(g, layouts, operand);
     if (!view || !AreOrdered(part, view->strides)) continue;
-    elements[DenseInOrderOf(view->strides, g.type(v).shape).strides] += g.type(operand).elements();
+    const Layout of_part = DenseInOrderOf(view->strides, part);
+    elements[DenseInOrderOf(of_part.strides, g.type(v).shape).strides] +=
+        g.type(operand).elements();
   }
   const auto most =
       std::max_element(elements.begin(), elements.end(),

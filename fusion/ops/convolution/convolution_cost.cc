@@ -33,6 +33,13 @@ bool HasImageOrder(const ConvolutionTensor& t) {
   return t.shape[1] > 1 && Product({t.shape[2], t.shape[3], t.shape[4]}) > 1;
 }
 
+bool HasRowMajorImages(const ConvolutionCall& c) {
+  const auto row_major = [](const ConvolutionTensor& t) {
+    return HasImageOrder(t) && t.strides[1] != 1;
+  };
+  return row_major(c.x) || row_major(c.y);
+}
+
 int64_t BytesOf(const ConvolutionTensor& t) {
   return Product({t.shape[0], t.shape[1], t.shape[2], t.shape[3], t.shape[4]}) * SizeBytes(t.dtype);
 }
@@ -82,7 +89,7 @@ Direct DirectOf(const ConvolutionCall& c, const MatMulCall& m, const DeviceSpec&
   Direct direct{.flops = Product({2, m.batch[0], m.m, m.n, m.k}),
                 .rate = m.in_dtype == DType::kFp64 ? d.matmul_fp64_flops : d.matmul_fp32_flops};
   if (c.geometry.groups == 1) return direct;
-  if (c.in_channels_of_group() == 1 && c.op != Op::convolution) {
+  if (c.in_channels_of_group() == 1 && c.op != Op::convolution && HasRowMajorImages(c)) {
     direct.rate = MulDiv(direct.rate, d.depthwise_row_major_ppm, kPpm);
     const int64_t pixels = Volume(c.op == Op::convolution_input_gradient ? c.in : c.out);
     direct.flops =

@@ -51,6 +51,11 @@ def test_values_are_pythons_literals_or_words():
         ("timm:resnet50:2:layout", "'layout' is no KEY=VALUE"),
         ("timm:resnet50:2:side=1+", "is no KEY=VALUE"),
         ("timm:resnet50:2:**x", "is no KEY=VALUE"),
+        ("timm:resnet50:2:side=1)(layout=row_major", "is no KEY=VALUE"),
+        ("timm:resnet50:2:side=1,side=2", "is no KEY=VALUE"),
+        ("timm:resnet50:2:x={[]:1}", "is no KEY=VALUE"),
+        ("timm:resnet50:2:side=0", "side is a positive number"),
+        ("timm::2", "is no SOURCE:NAME:SIZES"),
         ("transformers:BertForMaskedLM:8", "a language model has two sizes"),
     ],
 )  # fmt: skip

@@ -25,6 +25,7 @@ def test_training_steps_are_measured_beside_each_other(tmp_path):
 
 
 def test_models_that_are_compiled_side_by_side_have_the_same_rows(tmp_path):
+    pytest.importorskip("timm")
     vit = "timm:test_vit:1"
     done = subprocess.run(
         [sys.executable, conftest.ROOT / "bench/training.py", "golf_tiny", vit, "--device", "cpu",

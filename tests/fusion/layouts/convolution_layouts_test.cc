@@ -279,11 +279,15 @@ TEST_CASE("a join lies as most elements that it joins") {
   const ValueId pixels = join(last("d", few), last("e", many), Input(b, "f", few));
   const Shape one = {2, 1, 7, 5};
   const ValueId stack = join(last("g", one), last("h", one), last("i", one));
-  for (const ValueId v : {rows, pixels, stack}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
+  const Shape image = {1, 4, 7, 5};
+  const ValueId images =
+      b.Add(Op::cat, {last("j", image), last("k", image)}, {{"axis", int64_t{0}}});
+  for (const ValueId v : {rows, pixels, stack, images}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
   const auto graph = b.Build();
   REQUIRE(graph.status().ToString() == "OK");
   const std::vector<Layout> layouts = AssignLayouts(*graph);
   CHECK(layouts[graph->value_index(stack)].strides == DenseStrides({2, 3, 7, 5}));
+  CHECK(layouts[graph->value_index(images)].strides == ChannelsLast({2, 4, 7, 5}));
   CHECK(layouts[graph->value_index(rows)].strides == DenseStrides(joined));
   CHECK(layouts[graph->value_index(pixels)].strides == ChannelsLast(joined));
 }

@@ -188,7 +188,7 @@ TEST_CASE("an implementation that is out of the race is run a few times, whereve
 TEST_CASE("an implementation that had to wait for another process's work is in the race") {
   Tuned on;
   Scripted implementations(on.clock, {10, 8, 30});
-  implementations.waits = {0, 4, 0};
+  implementations.waits = {0, 3, 0};
   REQUIRE(on.tuner.ChooseFastest(on.Key(), kMemory, implementations).ok());
   CHECK(implementations.chosen == 1);
 }

@@ -1,0 +1,56 @@
+"""bench/measure/at_once.py: processes that take turns."""
+
+import subprocess
+import sys
+import time
+
+import conftest
+from measure import at_once
+
+TAKES_TURNS = f"""
+import sys, time
+sys.path.insert(0, {str(conftest.ROOT / "bench")!r})
+from measure import at_once
+print("half a line", end="")
+at_once.await_turn()
+with open(sys.argv[1], "a") as log:
+    log.write("begins ")
+time.sleep(0.2)
+with open(sys.argv[1], "a") as log:
+    log.write("ends ")
+"""
+
+
+def python(text, *arguments):
+    return [sys.executable, "-c", text, *map(str, arguments)]
+
+
+def test_one_process_at_a_time_has_its_turn(tmp_path):
+    log = tmp_path / "log"
+    commands = {name: python(TAKES_TURNS, log) for name in "abc"}
+    assert at_once.run(commands, 60) == {}
+    assert log.read_text() == "begins ends " * 3
+
+
+def test_a_process_that_fails_or_is_late_stops_no_other(tmp_path):
+    log = tmp_path / "log"
+    # What it has started holds its output open.
+    late = ["sh", "-c", "sleep 30 & sleep 30"]
+    begin = time.monotonic()
+    wrong = at_once.run(
+        {"late": late, "fails": python("import sys; sys.exit(3)"), "works": python(TAKES_TURNS, log)},
+        2,
+    )  # fmt: skip
+    assert wrong == {"late": "not finished in time", "fails": "exit status 3"}
+    assert log.read_text() == "begins ends "
+    assert time.monotonic() - begin < 25
+
+
+def test_a_process_without_anybody_who_gives_turns_ends(tmp_path):
+    log = tmp_path / "log"
+    done = subprocess.run(
+        python(TAKES_TURNS, log), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1 and "nobody is there to give turns" in done.stderr
+    assert not log.exists()
