@@ -5,13 +5,13 @@ network of theirs is measured without a row in zoo.MODELS.
     transformers:CLASS:BATCHxLENGTH[:KEY=VALUE,..] transformers:AlbertForMaskedLM:8x512:num_hidden_layers=6
 
 timm's networks take random square images of the network's own side, channels last; `side` and `layout`
-(channels_last, row_major) change that, and what is left goes to timm.create_model: a network whose
-positions are of one side wants `img_size`, too. A class of transformers
-takes random tokens that are their own labels; its keys go to the class's configuration. Values are Python's
-literals, or words.
+(channels_last, row_major) change that, and what is left goes to timm.create_model: a network whose positions
+are of one side wants `img_size`, too. A class of transformers takes random tokens that are their own labels;
+its keys go to the class's configuration. Values are Python's literals, or words.
 """
 
 import ast
+import re
 
 EXAMPLES = "timm:resnet50:32, transformers:BertForMaskedLM:8x512:num_hidden_layers=6"
 
@@ -44,7 +44,7 @@ def _number(text, name):
 def _parts(name):
     """(source, model, sizes, {key: value}) of a name. Raises ValueError with what is wrong."""
     parts = name.split(":", 3)
-    if len(parts) < 3 or not parts[1].isidentifier():
+    if len(parts) < 3 or not re.fullmatch(r"[\w.]+", parts[1]):
         raise ValueError(
             f"model {name!r} is no SOURCE:NAME:SIZES[:KEY=VALUE,..]; for example {EXAMPLES}"
         )

@@ -18,7 +18,7 @@ def test_a_network_of_timm_has_the_batch_and_the_layout_of_its_name():
 
 def test_a_network_of_timm_takes_images_of_its_own_side():
     pytest.importorskip("timm")
-    _, (images, _), _ = zoo.make("timm:test_vit:2", "cpu")
+    _, (images, _), _ = zoo.make("timm:test_vit.r160_in1k:2", "cpu")
     assert images.shape == (2, 3, 160, 160)
 
 
@@ -56,6 +56,7 @@ def test_values_are_pythons_literals_or_words():
         ("timm:resnet50:2:x={[]:1}", "is no KEY=VALUE"),
         ("timm:resnet50:2:side=0", "side is a positive number"),
         ("timm::2", "is no SOURCE:NAME:SIZES"),
+        ("timm:a/b:2", "is no SOURCE:NAME:SIZES"),
         ("transformers:BertForMaskedLM:8", "a language model has two sizes"),
     ],
 )  # fmt: skip
