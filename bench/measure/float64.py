@@ -87,6 +87,10 @@ class _Float64(torch.fx.Interpreter):
             return _grouped_mm(*args[:3])
         if name == "aten._scaled_grouped_mm.default":
             return _scaled_grouped_mm(*args[:5], **{k: kwargs[k] for k in ("offs",) if k in kwargs})
+        if name == "aten.avg_pool2d_backward.default":
+            # With channels last and padding PyTorch's CUDA kernel is wrong before the fix of
+            # pytorch/pytorch#188344.
+            args = (args[0].contiguous(), args[1].contiguous(), *args[2:])
         if name.startswith("torchao."):  # quantisers, which take no float64
             args = tree_map(_narrow, args)
         if name in ("aten.view.default", "aten._unsafe_view.default"):

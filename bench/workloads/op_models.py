@@ -12,7 +12,7 @@ import math
 import torch
 from torch import nn
 from torch.nn import functional as F
-from workloads import fp8_models, moving_ops
+from workloads import fp8_models, image_ops, moving_ops, row_ops
 from workloads.weighted import BF16, FP32, Loss, Weighted, given, parameter, rows_of, weighted, zipf
 
 
@@ -511,6 +511,8 @@ MODELS = {
        for name, batch, heads, length, padded in (
            ("padded_keys", 16, 12, 512, True), ("distances", 4, 16, 1024, False))},
     **moving_ops.MODELS,
+    **image_ops.MODELS,
+    **row_ops.MODELS,
     "pairwise_differences": (pairwise_differences, dict(batch=64, points=256, width=16),
                              dict(batch=2, points=7, width=4)),
     "norm_of_channels": (norm_of_channels, dict(batch=32, channels=3, edge=256),
