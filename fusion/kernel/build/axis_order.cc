@@ -1,6 +1,7 @@
 #include "fusion/kernel/build/axis_order.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -147,7 +148,7 @@ void MergeAxes(KernelIr& ir) {
   DropUnitAxes(ir);
 }
 
-constexpr int64_t kLanes = 8;  // of the widest vectors
+constexpr int kLanes = 8;  // of vectors that no row's length asks to be longer
 
 // Whether the values that reductions fold over and stores write vary over both axes or over
 // neither.
@@ -178,12 +179,13 @@ void FoldLastAxis(KernelIr& ir) {
 }
 
 // The two last axes become one if the last one is so short that a vector has several of its rows,
-// each a whole part of it, and an access to all points goes along both.
+// vectors or halves of them fill both, and an access to all points goes along both.
 void FoldShortRows(KernelIr& ir) {
   const int last = static_cast<int>(ir.extents.size()) - 1;
   if (ir.scatter || last < 1) return;
   const int64_t inner = ir.extents[last];
-  if (inner < 2 || inner >= kLanes || kLanes % inner != 0) return;
+  if (inner < 2 || inner >= kLanes) return;
+  if (kLanes % inner != 0 && ir.extents[last - 1] * inner % (kLanes / 2) != 0) return;
   const std::vector<const IndexExpr*> leaders = Leaders(ir);
   const bool along = std::any_of(leaders.begin(), leaders.end(), [&](const IndexExpr* e) {
     return e->axis_coef(last) == 1 && e->axis_coef(last - 1) == inner;
@@ -191,25 +193,12 @@ void FoldShortRows(KernelIr& ir) {
   if (along && ActAsOne(ir, last - 1, last)) FoldLastAxis(ir);
 }
 
-// Whether vectors reach all elements of all large accesses by several at once.
+// Whether vectors of some width reach all elements of all large accesses by several at once.
 bool GoesByVectors(const KernelIr& ir) {
-  const int64_t all = ir.Points(ir.all_axes());
-  const Vectors vectors = VectorsOf(ir, kLanes);
-  std::vector<int> loads, stores;  // that go by single elements
-  for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    const Instr& load = ir.instrs[i];
-    if (load.kind != InstrKind::kLoad || ir.Points(load.offset.axes()) < all) continue;
-    if (FormOfLoad(ir, static_cast<int>(i), vectors).width == 1)
-      loads.push_back(static_cast<int>(i));
-  }
-  for (size_t s = 0; s < ir.stores.size(); ++s) {
-    if (ir.Points(ir.stores[s].offset.axes()) < all) continue;
-    if (StoreWidth(ir, ir.stores[s], vectors) == 1) stores.push_back(static_cast<int>(s));
-  }
-  size_t together = 0;
-  for (const auto& run : FindInterleavedLoads(ir, loads, vectors)) together += run.members.size();
-  for (const auto& run : FindInterleavedStores(ir, stores, vectors)) together += run.members.size();
-  return together == loads.size() + stores.size();
+  if (GoesByVectors(ir, VectorsOf(ir, kLanes))) return true;
+  return std::any_of(std::begin(kLanesOfThirds), std::end(kLanesOfThirds), [&](int width) {
+    return !HasEnds(ir, width) && GoesByVectors(ir, VectorsOf(ir, width));
+  });
 }
 
 // Whether all large accesses go along the last axis, and its rows are no shorter than a vector.

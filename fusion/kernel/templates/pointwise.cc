@@ -2,6 +2,7 @@
 // its block has copied into shared memory.
 #include <algorithm>
 
+#include "fusion/kernel/ir/accesses/interleaved.h"
 #include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
@@ -58,6 +59,14 @@ void AddPasses(CandidateList& list) {
   for (int width : list.widths()) {
     add(width);
     if (width > 1) add(width / 2);
+  }
+  const auto goes_by = [&](int width) {
+    return !HasEnds(list.ir(), width) && GoesByVectors(list.ir(), VectorsOf(list.ir(), width));
+  };
+  // Threads with less than 24 elements have neighbouring accesses nearer to each other.
+  if (!list.limits().vectorize || goes_by(list.widths()[0])) return;
+  for (int width : kLanesOfThirds) {
+    if (goes_by(width)) add(width);
   }
 }
 

@@ -247,4 +247,23 @@ std::vector<InterleavedRun> FindInterleavedStores(const KernelIr& ir, absl::Span
   return runs;
 }
 
+bool GoesByVectors(const KernelIr& ir, const Vectors& vectors) {
+  const int64_t all = ir.Points(ir.all_axes());
+  std::vector<int> loads, stores;  // that go by single elements
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& load = ir.instrs[i];
+    if (load.kind != InstrKind::kLoad || ir.Points(load.offset.axes()) < all) continue;
+    if (FormOfLoad(ir, static_cast<int>(i), vectors).width == 1)
+      loads.push_back(static_cast<int>(i));
+  }
+  for (size_t s = 0; s < ir.stores.size(); ++s) {
+    if (ir.Points(ir.stores[s].offset.axes()) < all) continue;
+    if (StoreWidth(ir, ir.stores[s], vectors) == 1) stores.push_back(static_cast<int>(s));
+  }
+  size_t together = 0;
+  for (const auto& run : FindInterleavedLoads(ir, loads, vectors)) together += run.members.size();
+  for (const auto& run : FindInterleavedStores(ir, stores, vectors)) together += run.members.size();
+  return together == loads.size() + stores.size();
+}
+
 }  // namespace retrograd

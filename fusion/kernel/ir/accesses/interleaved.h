@@ -28,7 +28,8 @@ struct InterleavedRun {
 
 // Among these loads of the kernel: those whose lanes go alone otherwise and that look up no rows.
 // An access reaches neither before the first nor behind the last element that loads from the same
-// place on, under the same guards, read: it stays inside the buffer. Of a run at least half is read.
+// place on, under the same guards, read: it stays inside the buffer. Of a run at least half is
+// read.
 std::vector<InterleavedRun> FindInterleavedLoads(const KernelIr& ir, absl::Span<const int> loads,
                                                  const Vectors& vectors);
 
@@ -36,6 +37,9 @@ std::vector<InterleavedRun> FindInterleavedLoads(const KernelIr& ir, absl::Span<
 // is written by one lane of one store. All stores of a run vary over the same axes.
 std::vector<InterleavedRun> FindInterleavedStores(const KernelIr& ir, absl::Span<const int> stores,
                                                   const Vectors& vectors);
+
+// Whether vectors reach all elements of all large accesses by several at once, alone or in runs.
+bool GoesByVectors(const KernelIr& ir, const Vectors& vectors);
 
 }  // namespace retrograd
 

@@ -7,6 +7,12 @@ namespace {
 
 constexpr int kShiftedWord = 4;  // bytes that a shift works on
 
+// The lanes of one access at most: the largest power of two that fills the vector in whole parts.
+Vectors WidestPart(Vectors v) {
+  v.width &= -v.width;
+  return v;
+}
+
 // One access of `width` elements: consecutive in the lanes, and its first address a multiple of its
 // size wherever it happens.
 bool OneAccess(const Buffer& buffer, const IndexExpr& offset, absl::Span<const Indirect> indirect,
@@ -43,7 +49,7 @@ bool LanesLoadAlike(const KernelIr& ir, const Instr& load, const Vectors& part,
 // they don't, or do not fill a word.
 int ShiftedWidth(const KernelIr& ir, const Instr& load, const Vectors& vectors) {
   const int64_t size = SizeBytes(ir.buffers[load.buffer].dtype);
-  Vectors v = vectors;
+  Vectors v = WidestPart(vectors);
   while (v.width * size > kMaxAccessBytes) v.width /= 2;
   const bool fills_words = v.width > 1 && v.width * size >= kShiftedWord;
   if (!fills_words || LaneStride(load.offset, v) != 1) return 1;
@@ -81,7 +87,7 @@ std::vector<bool> LaneVaries(const KernelIr& ir, const Vectors& vectors) {
 
 int LoadWidth(const KernelIr& ir, int instr, const Vectors& vectors) {
   const Instr& load = ir.instrs[instr];
-  for (Vectors v = vectors; v.width > 1; v.width /= 2) {
+  for (Vectors v = WidestPart(vectors); v.width > 1; v.width /= 2) {
     if (!OneAccess(ir.buffers[load.buffer], load.offset, load.indirect, v)) continue;
     if (LanesLoadAlike(ir, load, v, vectors)) return v.width;
   }
@@ -96,7 +102,7 @@ LoadForm FormOfLoad(const KernelIr& ir, int instr, const Vectors& vectors) {
 }
 
 int StoreWidth(const KernelIr& ir, const Store& store, const Vectors& vectors) {
-  for (Vectors v = vectors; v.width > 1; v.width /= 2) {
+  for (Vectors v = WidestPart(vectors); v.width > 1; v.width /= 2) {
     if (OneAccess(ir.buffers[store.buffer], store.offset, {}, v)) return v.width;
   }
   return 1;

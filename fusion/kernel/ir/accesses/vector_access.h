@@ -20,7 +20,7 @@ int FastestAxis(const KernelIr& ir);
 std::vector<bool> LaneVaries(const KernelIr& ir, const Vectors& vectors);
 
 // Elements of the widest single accesses that cover the `width` lanes of a load or store: a power
-// of two up to `width`, 1 where each lane goes alone.
+// of two that divides `width`, 1 where each lane goes alone.
 int LoadWidth(const KernelIr& ir, int instr, const Vectors& vectors);
 int StoreWidth(const KernelIr& ir, const Store& store, const Vectors& vectors);
 

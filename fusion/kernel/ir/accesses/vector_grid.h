@@ -9,11 +9,15 @@
 
 namespace retrograd {
 
-// Whether rows have ends that no vector covers.
+// Whether rows have ends that vectors of the width do not cover.
 bool HasEnds(const KernelIr& ir, int width);
 
 // The vectors along the fastest axis.
 Vectors VectorsOf(const KernelIr& ir, int width);
+
+// Lanes that are whole accesses as well as whole turns of 3 or 6 elements: pixels of three colours,
+// or of an image that grows threefold.
+inline constexpr int kLanesOfThirds[] = {24, 12};
 
 // Whole vectors of a row, and elements at its two ends: as many as there are in any row.
 int64_t MostVectors(const KernelIr& ir, int width);
