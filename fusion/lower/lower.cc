@@ -1,5 +1,6 @@
 #include "fusion/lower/lower.h"
 
+#include "fusion/lower/depthwise_taps.h"
 #include "fusion/lower/image_order.h"
 #include "fusion/lower/indexed/choose_scatters.h"
 #include "fusion/lower/indexed/gather_sums.h"
@@ -80,6 +81,10 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // After chains were looked at, in which a first layer's image is one as it is given.
   if (options.taps_as_channels && options.device != nullptr) {
     RG_ASSIGN_OR_RETURN(g, TakeTapsAsChannels(g, *options.device));
+  }
+  // After images were put in order: their gradients are priced as they lie.
+  if (options.depthwise_taps && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, ExpandDepthwiseTaps(g, options.layouts, *options.device));
   }
   // Last, because every step before may move what lies in memory.
   RG_ASSIGN_OR_RETURN(LegalGraph legal, Legalize(g, options.layouts));

@@ -22,6 +22,7 @@ struct LowerOptions {
   bool thin_matmuls = true;      // matmuls of few rows, columns or terms are sums of products
   bool image_order = true;       // images of convolutions are copied into the order that pays
   bool taps_as_channels = true;  // images of few channels get more where that pays
+  bool depthwise_taps = true;    // depthwise gradients of few taps are sums where that pays
   bool pad_operands = true;      // matmuls read operands padded where their prices say so
   bool padded_rows = true;       // rows are computed at the aligned length that a matmul reads
   bool accumulate_order = true;  // each contribution is added where it is made

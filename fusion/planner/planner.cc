@@ -127,8 +127,8 @@ bool PricesDecide(const PlanOptions& options) {
 
 // What is decided without the prices of the kernels that it leads to, by lowering or where layouts
 // are assigned: a whole plan tells what they take.
-constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels", "position_order",
-                                                "walk_order"};
+constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels", "depthwise_taps",
+                                                "position_order", "walk_order"};
 
 bool HasConvolutions(const BackwardGraph& graph) {
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
@@ -300,6 +300,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
           .thin_matmuls = Enabled(options, "thin_matmuls"),
           .image_order = Enabled(options, "image_order"),
           .taps_as_channels = Enabled(options, "taps_as_channels"),
+          .depthwise_taps = Enabled(options, "depthwise_taps"),
           .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),
           .accumulate_order = Enabled(options, "accumulate_order"),

@@ -48,6 +48,7 @@ inline constexpr Feature kFeatures[] = {
     {"image_order",
      "row-major images of convolutions copied, once each, so that channels are last"},
     {"taps_as_channels", "taps as channels of images of few channels, for the weight's gradient"},
+    {"depthwise_taps", "depthwise gradients of few taps as sums of shifted products"},
     {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},
     {"pitches", "gaps between what matmuls read, so that all rows begin aligned"},

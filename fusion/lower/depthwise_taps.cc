@@ -1,0 +1,230 @@
+#include "fusion/lower/depthwise_taps.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fusion/analysis/strided_view.h"
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/call_op.h"
+#include "graph/ir/library/convolution.h"
+#include "graph/passes/rewriter.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kMostTaps = 16;           // each is a load, and one behind bounds
+constexpr int64_t kInstructionsOfTap = 5;   // of an element: a bound, a load, a widening, a product
+constexpr size_t kBatch = 0, kChannel = 1;  // dims of images
+
+bool IsGradient(Op op) {
+  return op == Op::convolution_input_gradient || op == Op::convolution_weight_gradient;
+}
+
+int64_t Volume(absl::Span<const int64_t> extents) {
+  int64_t n = 1;
+  for (const int64_t e : extents) n *= e;
+  return n;
+}
+
+std::optional<ConvolutionGeometry> GeometryOf(const BackwardGraph& g, NodeId id) {
+  std::vector<const TensorType*> types;
+  for (const ValueId v : g.operands(id)) types.push_back(&g.type(v));
+  auto geometry = ConvolutionGeometryOf(g.op(id), types, g.node(id).attrs);
+  if (!geometry.ok()) return std::nullopt;
+  return *std::move(geometry);
+}
+
+// Whether the gradient is such a sum.
+bool Expands(const ConvolutionGeometry& c, Op op) {
+  const bool depthwise =
+      c.groups > 1 && c.groups == c.in_channels && c.in_channels == c.out_channels;
+  if (!depthwise || Volume(c.kernel) > kMostTaps) return false;
+  if (Volume(c.in) == 0 || Volume(c.out) == 0 || c.batch == 0) return false;
+  // Between strides the image's gradient has pixels that no tap meets.
+  return op == Op::convolution_weight_gradient || Volume(c.stride) == 1;
+}
+
+class Chooser {
+ public:
+  Chooser(const BackwardGraph& g, std::vector<Layout> layouts, const DeviceSpec& device)
+      : g_(g), layouts_(std::move(layouts)), device_(device) {}
+
+  bool Choose(NodeId id) const {
+    const std::optional<ConvolutionGeometry> c = GeometryOf(g_, id);
+    if (!c.has_value() || !Expands(*c, g_.op(id))) return false;
+    const int64_t call = CallPs(id);
+    return SumsPs(id, *c) < call - std::max(device_.margin_ps, Share(call, device_.margin_ppm));
+  }
+
+ private:
+  CallTensor Tensor(ValueId v) const {
+    const TensorType& type = g_.type(v);
+    CallTensor tensor{.value = v, .shape = type.shape, .dtype = type.dtype};
+    if (const auto view = AsStrided(g_, layouts_, v)) {
+      tensor.strides = view->strides;
+    } else {  // it is copied
+      tensor.strides = DenseStrides(type.shape);
+    }
+    return tensor;
+  }
+
+  int64_t CallPs(NodeId id) const {
+    Call call{.node = id, .op = g_.op(id), .attributes = g_.node(id).attrs};
+    for (const ValueId v : g_.operands(id)) call.operands.push_back(Tensor(v));
+    call.results = {Tensor({id, 0})};
+    return CallOpOf(call.op).price(call, device_, /*explain=*/false).ps;
+  }
+
+  // A kernel of its own that makes the sums.
+  int64_t SumsPs(NodeId id, const ConvolutionGeometry& c) const {
+    int64_t bytes = 0;
+    for (const ValueId v : {g_.operands(id)[0], g_.operands(id)[1], ValueId{id, 0}}) {
+      bytes += g_.type(v).elements() * SizeBytes(g_.type(v).dtype);
+    }
+    const bool of_image = g_.op(id) == Op::convolution_input_gradient;
+    const int64_t elements = Product({c.batch, c.in_channels, Volume(of_image ? c.in : c.out)});
+    const int64_t rate = device_.rate_milli[static_cast<int>(CostClass::kSimple)];
+    const int64_t issued = Product({elements, Volume(c.kernel), kInstructionsOfTap});
+    const int64_t compute =
+        rate == 0 ? 0 : MulDiv(issued, 1000 * kPsPerSecond / device_.sms / rate, device_.clock_hz);
+    return device_.launch_graph_ps + device_.block_ps +
+           std::max(compute, TransferPs(bytes, device_.hbm_bytes_per_s));
+  }
+
+  const BackwardGraph& g_;
+  const std::vector<Layout> layouts_;
+  const DeviceSpec& device_;
+};
+
+// Builds one gradient anew.
+class Expander {
+ public:
+  Expander(GraphBuilder& b, ConvolutionGeometry geometry) : b_(b), c_(std::move(geometry)) {}
+
+  // dx[n,c,p] = sum over taps t of dy[n,c,p + padding - t dilation] w[c,t]
+  ValueId OfImage(ValueId dy, ValueId w) const {
+    const Shape image = c_.XShape();
+    Shape low(image.size(), 0), high(image.size(), 0);
+    for (size_t d = 0; d < c_.in.size(); ++d) {
+      low[2 + d] = std::max<int64_t>((c_.kernel[d] - 1) * c_.dilation[d] - c_.padding[d], 0);
+      high[2 + d] = std::max<int64_t>(c_.in[d] + c_.padding[d] - c_.out[d], 0);
+    }
+    const ValueId padded = Pad(dy, low, high);
+    std::optional<ValueId> sum;
+    for (int64_t t = 0; t < taps(); ++t) {
+      const Shape tap = Tap(t);
+      ValueId met = padded, element = w;
+      for (size_t d = 0; d < tap.size(); ++d) {
+        const auto dim = static_cast<int64_t>(2 + d);
+        const int64_t start = low[2 + d] + c_.padding[d] - tap[d] * c_.dilation[d];
+        met = Slice(met, dim, start, 1, start + c_.in[d]);
+        element = Slice(element, dim, tap[d], 1, tap[d] + 1);
+      }
+      Shape of_channel(image.size(), 1);
+      of_channel[kChannel] = c_.in_channels;
+      element = b_.Expand(b_.Reshape(Wide(element), of_channel), image);
+      const ValueId product = b_.Add(Op::mul, {Wide(met), element});
+      sum = sum ? b_.Add(Op::add, {*sum, product}) : product;
+    }
+    return *sum;
+  }
+
+  // dw[c,t] = sum over n, q of dy[n,c,q] x[n,c,q stride + t dilation - padding]
+  ValueId OfFilter(ValueId dy, ValueId x) const {
+    const size_t rank = c_.XShape().size();
+    Shape low(rank, 0), high(rank, 0);
+    for (size_t d = 0; d < c_.in.size(); ++d) {
+      const int64_t reach =
+          (c_.out[d] - 1) * c_.stride[d] + (c_.kernel[d] - 1) * c_.dilation[d] + 1;
+      low[2 + d] = c_.padding[d];
+      high[2 + d] = std::max<int64_t>(reach - c_.padding[d] - c_.in[d], 0);
+    }
+    const ValueId padded = Pad(x, low, high), given = Wide(dy);
+    std::vector<int64_t> all = {kBatch};
+    for (size_t d = 0; d < c_.in.size(); ++d) all.push_back(static_cast<int64_t>(2 + d));
+    std::vector<ValueId> sums;
+    for (int64_t t = 0; t < taps(); ++t) {
+      const Shape tap = Tap(t);
+      ValueId met = padded;
+      for (size_t d = 0; d < tap.size(); ++d) {
+        const int64_t start = tap[d] * c_.dilation[d];
+        met = Slice(met, static_cast<int64_t>(2 + d), start, c_.stride[d],
+                    start + (c_.out[d] - 1) * c_.stride[d] + 1);
+      }
+      const ValueId sum = b_.Sum(b_.Add(Op::mul, {given, Wide(met)}), all);
+      sums.push_back(b_.Reshape(sum, {c_.in_channels, 1}));
+    }
+    return sums.size() == 1 ? sums[0] : b_.Add(Op::cat, sums, {{"axis", int64_t{1}}});
+  }
+
+ private:
+  int64_t taps() const { return Volume(c_.kernel); }
+
+  // Where tap number `t` lies, by spatial dim.
+  Shape Tap(int64_t t) const {
+    Shape tap(c_.kernel.size(), 0);
+    for (size_t d = tap.size(); d-- > 0; t /= c_.kernel[d]) tap[d] = t % c_.kernel[d];
+    return tap;
+  }
+
+  ValueId Wide(ValueId v) const { return b_.Cast(v, ComputeType(b_.type(v).dtype)); }
+
+  ValueId Slice(ValueId v, int64_t axis, int64_t start, int64_t step, int64_t stop) const {
+    if (start == 0 && step == 1 && stop == b_.type(v).shape[axis]) return v;
+    return b_.Add(Op::slice, {v},
+                  {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
+  }
+
+  ValueId Pad(ValueId v, const Shape& low, const Shape& high) const {
+    if (Volume(low) == 0 && low == high && low == Shape(low.size(), 0)) return v;
+    return b_.Add(Op::pad, {v}, {{"low", low}, {"high", high}, {"value", 0.0}});
+  }
+
+  GraphBuilder& b_;
+  const ConvolutionGeometry c_;
+};
+
+void Expand(NodeId id, Rewriter& rewriter) {
+  const BackwardGraph& g = rewriter.graph();
+  GraphBuilder& b = rewriter.builder();
+  rewriter.UseOrigin(id);
+  const std::vector<ValueId> operands = rewriter.NewOperands(id);
+  const Expander expander(b, *GeometryOf(g, id));
+  const ValueId sums = g.op(id) == Op::convolution_input_gradient
+                           ? expander.OfImage(operands[0], operands[1])
+                           : expander.OfFilter(operands[0], operands[1]);
+  const TensorType& result = g.type(id);
+  rewriter.Set({id, 0}, b.Reshape(b.Cast(sums, result.dtype), result.shape));
+}
+
+bool HasDepthwise(const BackwardGraph& g) {
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (IsGradient(g.op(NodeId{i})) && g.node(NodeId{i}).attrs.Int("groups", 1) > 1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<BackwardGraph> ExpandDepthwiseTaps(const BackwardGraph& graph,
+                                                  const LayoutOptions& layouts,
+                                                  const DeviceSpec& device) {
+  if (!HasDepthwise(graph)) return graph;
+  const Chooser chooser(graph, AssignLayouts(graph, layouts), device);
+  std::vector<bool> chosen(graph.num_nodes());
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    chosen[i] = IsGradient(graph.op(NodeId{i})) && chooser.Choose(NodeId{i});
+  }
+  if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) return graph;
+  Rewriter rewriter(graph);
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    chosen[i] ? Expand(NodeId{i}, rewriter) : rewriter.Copy(NodeId{i});
+  }
+  return rewriter.Finish();
+}
+
+}  // namespace retrograd
