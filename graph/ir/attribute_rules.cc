@@ -133,7 +133,8 @@ absl::Span<const AttrRule> AttrRules(Op op) {
     case Op::index_add: return kAxis;
     case Op::segment_add: return kSegmentAdd;
     case Op::accumulate: return kRegions;
-    case Op::cumsum: return kScan;
+    case Op::cumsum:
+    case Op::cumprod: return kScan;
     default: return {};
   }
 }

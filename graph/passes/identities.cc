@@ -50,7 +50,7 @@ Simpler FlippedScan(const NodeView& flip, const NodeView& scan, const ValueView&
   if (inner.op != Op::flip || axes != inner.attrs.Ints("axes")) return {};
   if (axes.size() != 1 || axes[0] != axis) return {};
   const int64_t reverse = 1 - scan.attrs.Int("reverse");
-  return NewNode{Op::cumsum, ToVector(inner.operands), {{"axis", axis}, {"reverse", reverse}}};
+  return NewNode{scan.op, ToVector(inner.operands), {{"axis", axis}, {"reverse", reverse}}};
 }
 
 Simpler SimplifyView(const NodeView& node, const TensorType& result, const ValueView& values) {
@@ -58,7 +58,8 @@ Simpler SimplifyView(const NodeView& node, const TensorType& result, const Value
   const NodeView from = values.producer(x);
   if (IsIdentityView(node, values.type(x), result)) return x;
   if (from.op == Op::full && node.op != Op::pad) return Full(from.attrs.Float("value"), result);
-  if (node.op == Op::flip && from.op == Op::cumsum) return FlippedScan(node, from, values);
+  if (node.op == Op::flip && Info(from.op).pattern == Pattern::kScan)
+    return FlippedScan(node, from, values);
   if (from.op != node.op) return {};
   if (node.op == Op::reshape || node.op == Op::expand) {
     return NewNode{node.op, ToVector(from.operands), node.attrs};

@@ -192,8 +192,9 @@ class Builder:
             weight_shape=list(shape), **window,
         )[0]  # fmt: skip
 
-    def cumsum(self, x, axis):
-        return self.node("cumsum", [x], [(x.dtype, x.shape)], axis=axis)[0]
+    def scan(self, op, x, axis):
+        """"cumsum" or "cumprod"."""
+        return self.node(op, [x], [(x.dtype, x.shape)], axis=axis)[0]
 
     # --- views ----------------------------------------------------------------------------------
     def reshape(self, x, shape):

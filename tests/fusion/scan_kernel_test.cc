@@ -53,10 +53,11 @@ Kernels KernelsOnHost(const BackwardGraph& graph, int warp) {
 
 int CheckOnHost(const BackwardGraph& graph, int warp) { return KernelsOnHost(graph, warp).scans; }
 
-int CheckScan(absl::string_view type, absl::string_view attrs, int warp = 32) {
-  INFO(type << " " << attrs << ", warps of " << warp);
-  return CheckOnHost(Parse(absl::StrCat("%x = input name=\"x\" ", type, "\n%y = cumsum %x ", attrs,
-                                        "\noutput %y")),
+int CheckScan(absl::string_view type, absl::string_view attrs, int warp = 32,
+              absl::string_view op = "cumsum") {
+  INFO(op << " " << type << " " << attrs << ", warps of " << warp);
+  return CheckOnHost(Parse(absl::StrCat("%x = input name=\"x\" ", type, "\n%y = ", op, " %x ",
+                                        attrs, "\noutput %y")),
                      warp);
 }
 
@@ -68,6 +69,13 @@ TEST_CASE("a cumulative sum is a kernel along its axis, forwards and backwards")
   CHECK(CheckScan("f32[4,70,5]", "axis=1 reverse=1", warp) == 1);
   CHECK(CheckScan("f32[7]", "axis=0", warp) == 1);
   CHECK(CheckScan("i64[5,40]", "axis=1", warp) == 1);
+}
+
+TEST_CASE("a cumulative product is such a kernel, too") {
+  const int warp = GENERATE(32, 64);
+  CHECK(CheckScan("f32[3,300]", "axis=1", warp, "cumprod") == 1);
+  CHECK(CheckScan("f32[3,33]", "axis=1 reverse=1", warp, "cumprod") == 1);
+  CHECK(CheckScan("f32[40,9]", "axis=0", warp, "cumprod") == 1);
 }
 
 TEST_CASE("along an axis of one place a cumulative sum only copies, and of nothing it is nothing") {

@@ -520,6 +520,7 @@ TEST_CASE("random graphs are legal, repeatable, and together use every kind of o
                 Op::index_add,
                 Op::accumulate,
                 Op::cumsum,
+                Op::cumprod,
                 Op::convolution,
                 Op::convolution_input_gradient,
                 Op::convolution_weight_gradient}) {

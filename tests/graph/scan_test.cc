@@ -1,4 +1,4 @@
-// cumsum: the sums of the elements up to each, along one axis.
+// cumsum and cumprod: the sums and products of the elements up to each, along one axis.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +34,22 @@ TEST_CASE("a cumulative sum adds the elements before each along its axis, or tho
         Values{1, 3, 3, 7, 5, 11, 7, 15, 9, 19, 11, 23});
   CHECK(Run(Scan("i8[3]", "axis=0"), {100, 100, 1}) == Values{100, -56, -55});
   CHECK(Run(Scan("f64[0,3]", "axis=0"), {}).empty());
+}
+
+TEST_CASE("a cumulative product multiplies, and its scan between two flips is one, too") {
+  const BackwardGraph graph = Parse(
+      "%x = input f64[2,3]\n%y = cumprod %x axis=1\n%z = cumprod %x axis=1 reverse=1\n"
+      "%f = flip %x axes=[1]\n%s = cumprod %f axis=1\n%w = flip %s axes=[1]\n"
+      "output %y\noutput %z\noutput %w");
+  const auto values = Evaluate(graph, {{1, 2, 3, 4, 5, 6}});
+  REQUIRE(values.ok());
+  CHECK((*values)[1] == Values{1, 2, 6, 4, 20, 120});
+  CHECK((*values)[2] == Values{6, 6, 3, 120, 30, 6});
+  const auto simple = Simplify(graph);
+  REQUIRE(simple.ok());
+  CHECK(simple->num_nodes() == 3);  // both ways from the other end are one
+  const BackwardGraph unsigned_zero = Parse("%x = input f64[3]\n%y = cumprod %x axis=0\noutput %y");
+  CHECK(Run(unsigned_zero, {2, 0, 3}) == Values{2, 0, 0});
 }
 
 TEST_CASE("magnitudes add up along a scan") {

@@ -73,7 +73,7 @@ def extreme(call, op, x, axes, keepdim=False):
 @row("aten.cumsum.default")
 def cumsum(call, x, axis, dtype=None):
     x = _summand(call, x, dtype)
-    return call.b.cumsum(x, axis_of(x, axis)) if x.rank else x
+    return call.b.scan("cumsum", x, axis_of(x, axis)) if x.rank else x
 
 
 def _maximum(call, op, x, axis, keepdim):
@@ -199,10 +199,9 @@ def prod_dim(call, x, axis, keepdim=False, dtype=None):
 
 @row("aten.cumprod.default")
 def cumprod(call, x, axis, dtype=None):
-    b = call.b
     x, dtype = _factors(call, x, dtype)
-    product = _scanned(b, x, axis_of(x, axis), lambda *two: b.pointwise("mul", *two), 1)
-    return b.cast(product, dtype)
+    product = call.b.scan("cumprod", x, axis_of(x, axis)) if x.rank else x
+    return call.b.cast(product, dtype)
 
 
 @row("aten.logcumsumexp.default")

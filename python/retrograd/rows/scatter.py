@@ -242,7 +242,7 @@ def scatter_add(call, x, axis, index, src):
 def _ranks(b, mask):
     """For each element of the flat mask how many true ones stand before it."""
     ones = b.cast(mask, torch.int64)
-    return b.pointwise("sub", b.cumsum(ones, 0), ones)
+    return b.pointwise("sub", b.scan("cumsum", ones, 0), ones)
 
 
 @row("aten.masked_scatter.default")

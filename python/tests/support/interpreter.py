@@ -239,10 +239,13 @@ def _convolution_weight_gradient(x, attrs, types):
     return torch.ops.aten.convolution_backward(*arguments)[1].to(types[0][0])
 
 
-def _cumsum(x, attrs, types):
-    if not attrs.get("reverse"):
-        return x[0].cumsum(attrs["axis"])
-    return x[0].flip(attrs["axis"]).cumsum(attrs["axis"]).flip(attrs["axis"])
+def _scan(scan):
+    def of(x, attrs, types):
+        if not attrs.get("reverse"):
+            return scan(x[0], attrs["axis"])
+        return scan(x[0].flip(attrs["axis"]), attrs["axis"]).flip(attrs["axis"])
+
+    return of
 
 
 def _attention_backward(x, attrs, types):
@@ -315,7 +318,7 @@ OPS = {
     "convolution": _convolution,
     "convolution_input_gradient": _convolution_input_gradient,
     "convolution_weight_gradient": _convolution_weight_gradient,
-    "cumsum": _cumsum,
+    "cumsum": _scan(torch.cumsum), "cumprod": _scan(torch.cumprod),
     "reshape": lambda x, a, t: x[0].reshape(a["shape"]),
     "permute": lambda x, a, t: x[0].permute(a["perm"]),
     "expand": lambda x, a, t: x[0].expand(a["shape"]),

@@ -1,5 +1,7 @@
 #include "tests/support/graphs/random_graph/fold_tries.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -34,11 +36,14 @@ bool TryScan(GrowingGraph& g) {
   const TensorType type = builder.type(k.id);
   if (type.rank() == 0) return false;
   const int64_t axis = draws.Int(0, type.rank() - 1);
-  const double bound = k.bound * static_cast<double>(type.shape[axis]);
+  const Op op = draws.Chance(0.7) ? Op::cumsum : Op::cumprod;
+  const auto extent = static_cast<double>(type.shape[axis]);
+  const double bound =
+      op == Op::cumsum ? k.bound * extent : std::pow(std::max(k.bound, 1.0), extent);
   if (bound > kTame) return false;
   Attrs attrs = {{"axis", axis}};
   if (draws.Chance(0.4)) attrs.Set("reverse", int64_t{1});
-  return g.Emit(builder.Add(Op::cumsum, {k.id}, std::move(attrs)), bound);
+  return g.Emit(builder.Add(op, {k.id}, std::move(attrs)), bound);
 }
 
 }  // namespace retrograd
