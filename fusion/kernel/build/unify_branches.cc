@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 namespace retrograd {
 namespace {
@@ -27,9 +28,7 @@ std::optional<Cut> CutOf(const Guard& guard, absl::Span<const int64_t> extents) 
   if (guard.expr.axis_coef(axis) != 1) return std::nullopt;
   const Cut cut{axis, guard.end - guard.expr.offset()};
   const bool low = guard.begin - guard.expr.offset() <= 0;
-  // Neither side is longer than a period.
-  if (!low || cut.at <= 0 || cut.at >= extents[axis] || extents[axis] > 2 * cut.at)
-    return std::nullopt;
+  if (!low || cut.at <= 0 || cut.at >= extents[axis]) return std::nullopt;
   return cut;
 }
 
@@ -150,11 +149,33 @@ class Merger {
     if (!back.is_constant()) return std::nullopt;
     if (back.offset() == 0) return a.offset;
     const int64_t stride = a.offset.axis_coef(cut_.axis);
-    if (stride <= 0 || back.offset() % stride != 0) return std::nullopt;
+    if (stride <= 0 || back.offset() % stride != 0) return Rolled(a.offset, b.offset);
     const int64_t period = back.offset() / stride;
-    if (period < cut_.at) return std::nullopt;
+    // Neither side is longer than a period.
+    if (period < std::max(cut_.at, extents_[cut_.axis] - cut_.at)) return std::nullopt;
     const IndexExpr at = IndexExpr::Axis(cut_.axis) + IndexExpr::Constant(period - cut_.at);
     return a.offset + at * -stride + Mod(at, period, extents_) * stride;
+  }
+
+  // The same where the places of both sides are one expression of the position in a rolled axis:
+  // the low side has its last positions, the other side its first ones.
+  std::optional<IndexExpr> Rolled(const IndexExpr& low, const IndexExpr& high) const {
+    const int64_t extent = extents_[cut_.axis];
+    const IndexExpr axis = IndexExpr::Axis(cut_.axis);
+    const IndexExpr ahead = axis + IndexExpr::Constant(extent - cut_.at);
+    const IndexExpr unrolled = With(high, axis + IndexExpr::Constant(cut_.at));
+    if (With(unrolled, ahead) != low) return std::nullopt;
+    return With(unrolled, Mod(ahead, extent, extents_));
+  }
+
+  // The expression at another place of the cut axis.
+  IndexExpr With(const IndexExpr& e, const IndexExpr& place) const {
+    std::vector<IndexExpr> places;
+    for (size_t a = 0; a < extents_.size(); ++a) {
+      places.push_back(static_cast<int>(a) == cut_.axis ? place
+                                                        : IndexExpr::Axis(static_cast<int>(a)));
+    }
+    return Substitute(e, places, extents_);
   }
 
   std::vector<Guard> Others(const Instr& instr, bool low) const {
