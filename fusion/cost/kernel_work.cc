@@ -83,6 +83,19 @@ bool TakesWideIntegers(const KernelIr& ir, const Instr& instr) {
                      [&](int o) { return ir.instrs[o].dtype == DType::kInt64; });
 }
 
+// What is left of a division for each element where all elements of a thread have one divisor: a
+// compiler takes the reciprocal once and scales both sides. Counted in sm_90 code.
+constexpr int64_t kStepsOfQuotient = 3;
+
+// Whether neighbours along the fastest axis are divided by one number.
+bool DividesAlike(const KernelIr& ir, const Instr& instr) {
+  if (instr.kind != InstrKind::kPointwise || instr.op != Op::div) return false;
+  const Instr& divisor = ir.instrs[instr.operands[1]];
+  const int axis = FastestAxis(ir);
+  return divisor.kind == InstrKind::kConstant ||
+         (axis >= 0 && (instr.axes >> axis & 1) != 0 && (divisor.axes >> axis & 1) == 0);
+}
+
 // Of the instructions that each stage needs, how many stages evaluate one; at least one does.
 int64_t StagesAmong(const std::vector<std::vector<int>>& needed, size_t instr) {
   const int64_t stages =
@@ -274,18 +287,30 @@ AxisMask KernelWork::PositionsAnywhere(const KernelIr& ir) {
   return ir.scatter && !ir.scatter->in_order ? ir.scatter->row_axes : 0;
 }
 
+// An SM looks up one line of its cache a clock: as many bytes as the caches give it meanwhile.
+int64_t KernelWork::BytesOfLookup() const {
+  return MulDiv(device_.cache_bytes_per_s, 1,
+                std::max<int64_t>(Product({device_.sms, device_.clock_hz}), 1));
+}
+
+// What bytes of a buffer weigh that another access has brought in: of elements so many apart each
+// is looked up by itself.
+int64_t KernelWork::AgainBytes(int64_t bytes, int64_t size, int64_t step) const {
+  if (step <= 1) return bytes;
+  const int64_t each = std::min(Product({step, size}), BytesOfLookup());
+  return MulDiv(bytes, std::max(each, size), size);
+}
+
 // What stands anywhere, such as what a sum at sorted indices reads at a position, or a gathered
-// row, is alone in its sectors, and an SM looks up one line of its cache a clock. The bytes of all
-// positions that come on top: a line counts as many as the caches give an SM in a clock.
+// row, is alone in its sectors and looked up by itself. The bytes of all positions that come on
+// top.
 // `positions`: axes that number them.
 int64_t KernelWork::FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMask axes,
                                   int64_t size) const {
   if ((axes & positions) == 0) return 0;
   const int64_t piece = ir.Points(axes & ~positions) * size;
-  const int64_t clock = MulDiv(device_.cache_bytes_per_s, 1,
-                               std::max<int64_t>(Product({device_.sms, device_.clock_hz}), 1));
   const int64_t fetched =
-      std::max(CeilDiv(piece, device_.sector_bytes) * device_.sector_bytes, clock);
+      std::max(CeilDiv(piece, device_.sector_bytes) * device_.sector_bytes, BytesOfLookup());
   return Product({ir.Points(axes & positions), fetched - piece});
 }
 
@@ -361,7 +386,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   const int64_t reached = std::min(ir.Points(offset.axes()), buffer.elements) * size;
   access.bytes = std::min(reached, left);
   left -= access.bytes;
-  reread_ += reached - access.bytes;
+  reread_ += AgainBytes(reached - access.bytes, size, access.transposed ? 1 : step);
   reread_ += FetchedBeside(ir, PositionsAnywhere(ir), offset.axes(), size);
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
@@ -468,9 +493,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     const Instr& instr = ir.instrs[i];
     if (instr.kind == InstrKind::kConstant) continue;
     CostClass cost = instr.kind == InstrKind::kPointwise ? Info(instr.op).cost : CostClass::kSimple;
-    // A division by a constant is a multiplication.
-    if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant)
-      cost = CostClass::kSimple;
+    const bool multiplies = DividesAlike(ir, instr);
+    if (multiplies) cost = CostClass::kSimple;
     int64_t rate = device_.rate_milli[static_cast<int>(cost)];
     if (rate == 0) continue;
     if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / device_.int64_steps, 1);
@@ -480,7 +504,10 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     const bool rows = (axes & shape_.row_axes) != 0, columns = (axes & shape_.column_axes) != 0;
     Evaluations here{.load = instr.kind == InstrKind::kLoad, .rate_milli = rate, .once = 1};
     const bool fold = instr.kind == InstrKind::kFold;
-    const auto steps = fold ? std::max<int64_t>(std::ssize(instr.operands) - 1, 1) : int64_t{1};
+    const int64_t steps = fold ? std::max<int64_t>(std::ssize(instr.operands) - 1, 1)
+                          : multiplies && ir.instrs[instr.operands[1]].kind != InstrKind::kConstant
+                              ? kStepsOfQuotient
+                              : 1;
     if (by_points) {
       if (axes != 0 && (axes >> (ir.extents.size() - 1) & 1) != 0) here.once = points_;
       if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;

@@ -94,6 +94,8 @@ class KernelWork {
   void CountStores(const KernelIr& ir);
   int TileWidthOfStore(const KernelIr& ir, const Store& store) const;
   static AxisMask PositionsAnywhere(const KernelIr& ir);
+  int64_t BytesOfLookup() const;
+  int64_t AgainBytes(int64_t bytes, int64_t size, int64_t step) const;
   int64_t FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMask axes, int64_t size) const;
   int64_t StepOf(const KernelIr& ir, const IndexExpr& offset) const;
   // `left`: bytes of the buffer that no access was counted for. loads_of_sectors: loads, this one
