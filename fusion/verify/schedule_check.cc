@@ -1,7 +1,9 @@
 // The plan checker on schedules, workspaces and bytes that an output takes over.
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/verify/kernel_check.h"
 #include "fusion/verify/template_checks.h"
 #include "graph/base/status.h"
@@ -16,13 +18,17 @@ absl::Status Broken(const Args&... args) {
 
 absl::Status CheckWidth(const ScheduleReading& r) {
   const int width = r.schedule.vector_width;
-  if (width < 1 || width > 16 || (width & (width - 1)) != 0) return r.Misfit("has no vector width");
+  const bool power = width >= 1 && width <= 16 && (width & (width - 1)) == 0;
+  const bool thirds = r.schedule.kind == Template::kPointwise &&
+                      std::find(std::begin(kLanesOfThirds), std::end(kLanesOfThirds), width) !=
+                          std::end(kLanesOfThirds);
+  if (!power && !thirds) return r.Misfit("has no vector width");
   const TemplateCheck& check = CheckOf(r.schedule.kind);
   if (width == 1 || check.holds_columns || check.has_tiles) return absl::OkStatus();
   const int64_t row = r.folds.fastest < 0 ? 0 : r.ir.extents[r.folds.fastest];
   if (row > 0 && row % width == 0) return absl::OkStatus();
   const bool whole_rows = r.folds.across == 0 || r.folds.across == AxisMask{1} << r.folds.fastest;
-  if (!check.rows_with_ends || row < width || !whole_rows) {
+  if (thirds || !check.rows_with_ends || row < width || !whole_rows) {
     return r.Misfit("has vectors that reach beyond the fastest axis");
   }
   return absl::OkStatus();

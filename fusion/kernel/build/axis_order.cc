@@ -241,6 +241,44 @@ void PreferVectors(KernelIr& ir) {
   ir = std::move(first);
 }
 
+// Whether an access goes along the last axis by steps of several elements.
+bool Strides(const KernelIr& ir) {
+  const int last = static_cast<int>(ir.extents.size()) - 1;
+  const auto strides = [&](const IndexExpr& e) { return std::abs(e.axis_coef(last)) > 1; };
+  return std::any_of(ir.stores.begin(), ir.stores.end(),
+                     [&](const Store& s) { return strides(s.offset); }) ||
+         std::any_of(ir.instrs.begin(), ir.instrs.end(), [&](const Instr& i) {
+           return i.kind == InstrKind::kLoad && i.indirect.empty() && strides(i.offset);
+         });
+}
+
+// The order of another access, if each access then has neighbours of a row side by side or is the
+// same for them. Where none reaches all points, as in sums of products, the largest one says
+// little: the others are loaded at each point as well.
+void PreferNeighbours(KernelIr& ir) {
+  if (ir.extents.empty() || !Strides(ir)) return;
+  const int64_t all = ir.Points(ir.all_axes());
+  std::vector<const IndexExpr*> offsets;
+  for (const Store& s : ir.stores) offsets.push_back(&s.offset);
+  for (const Instr& i : ir.instrs) {
+    if (i.kind == InstrKind::kLoad && i.indirect.empty()) offsets.push_back(&i.offset);
+  }
+  const auto reaches_all = [&](const IndexExpr* e) { return ir.Points(e->axes()) == all; };
+  if (std::any_of(offsets.begin(), offsets.end(), reaches_all)) return;
+  std::stable_sort(offsets.begin(), offsets.end(), [&](const IndexExpr* a, const IndexExpr* b) {
+    return ir.Points(a->axes()) > ir.Points(b->axes());
+  });
+  offsets.resize(std::min(offsets.size(), kMostOrders));
+  for (const IndexExpr* offset : offsets) {
+    KernelIr other = ir;
+    OrderAxes(other, *offset);
+    MergeAxes(other);
+    if (other.extents.back() < kLanes || Strides(other)) continue;
+    ir = std::move(other);
+    return;
+  }
+}
+
 }  // namespace
 
 void OrderAndMergeAxes(KernelIr& ir) {
@@ -249,7 +287,9 @@ void OrderAndMergeAxes(KernelIr& ir) {
   // Outer, rows, inner: a scatter's order is its meaning.
   if (!ir.scatter && !leaders.empty()) OrderAxes(ir, *leaders[0]);
   MergeAxes(ir);
-  if (!ir.scatter && !GoesAlongRows(ir)) PreferVectors(ir);
+  if (ir.scatter) return;
+  PreferNeighbours(ir);
+  if (!GoesAlongRows(ir)) PreferVectors(ir);
 }
 
 }  // namespace retrograd

@@ -10,7 +10,8 @@ namespace retrograd {
 // that the last axis is the fastest; drops axes of extent 1; merges neighbours that every access,
 // guard and reduction treats as one, and a last axis shorter than a vector with the one before it.
 // Where some large access then goes element by element, but none does in the order of another
-// large one, that order is taken. The buffers' alignments are known.
+// large one, that order is taken; likewise where no access reaches all points and some steps over
+// elements. The buffers' alignments are known.
 void OrderAndMergeAxes(KernelIr& ir);
 
 }  // namespace retrograd
