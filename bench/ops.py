@@ -3,6 +3,7 @@
 
   bench/ops.py                              every op of bench/workloads/{op,fp8}_models.py
   bench/ops.py softmax_4096x12672 gat       two of them
+  bench/ops.py max_pool:channels=24,edge=28 one at other sizes
   bench/ops.py --budget 600 --out FILE      as many as 600 seconds are enough for
 
 Ours is the captured backward, deterministic, on the tensors that its forward saved. PyTorch's is
@@ -463,8 +464,8 @@ def parsed(arguments):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME",
-                        help=f"of bench/workloads/op_models.py, or with {op_models.TINY} behind it for "
-                        "the small sizes; default: all")  # fmt: skip
+                        help=f"of bench/workloads/op_models.py, with {op_models.TINY} behind it for "
+                        "the small sizes or :SIZE=NUMBER,.. for others; default: all")  # fmt: skip
     parser.add_argument("--sides", default=DEFAULT_SIDES, help=f"of {', '.join(SIDES)}; default: "
                         f"{DEFAULT_SIDES}")  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
@@ -486,10 +487,14 @@ def parsed(arguments):
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.sides = [s for s in options.sides.split(",") if s]
-    for given, known in ((options.sides, SIDES), (options.names, op_models.ALL)):
-        unknown = [n for n in given if n.removesuffix(op_models.TINY) not in known]
-        if unknown:
-            parser.error(f"no {unknown[0]!r}; there are {', '.join(known)}")
+    unknown = [side for side in options.sides if side not in SIDES]
+    if unknown:
+        parser.error(f"no {unknown[0]!r}; there are {', '.join(SIDES)}")
+    for name in options.names:
+        try:
+            op_models.check(name)
+        except ValueError as error:
+            parser.error(str(error))
     options.names = options.names or list(op_models.ALL)
     return options
 

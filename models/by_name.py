@@ -20,8 +20,9 @@ def is_name(name):
     return name.startswith(("timm:", "transformers:"))
 
 
-def _options(text, name):
-    """{key: value} of KEY=VALUE,.. in Python's spelling of literals; a word is its own text."""
+def options_of(text, name):
+    """{key: value} of KEY=VALUE,.. in Python's spelling of literals; a word is its own text. Raises
+    ValueError, which names what was asked for by `name`."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         keys = [pair.arg for pair in call.keywords]
@@ -49,7 +50,7 @@ def _parts(name):
             f"model {name!r} is no SOURCE:NAME:SIZES[:KEY=VALUE,..]; for example {EXAMPLES}"
         )
     sizes = tuple(_number(size, name) for size in parts[2].split("x"))
-    return parts[0], parts[1], sizes, _options(parts[3], name) if len(parts) == 4 else {}
+    return parts[0], parts[1], sizes, options_of(parts[3], name) if len(parts) == 4 else {}
 
 
 def _network(image_model, name, model, sizes, options):

@@ -1,5 +1,6 @@
 """Single ops and graph networks that bench/ops.py measures. make(name, device) gives a model and
-its arguments, capture(name, device) its backward graph.
+its arguments, capture(name, device) its backward graph. A name is that of a row, with _tiny behind it
+for its small sizes, or with others: softmax_4096x12672:rows=65536,columns=77.
 
 A model is a module whose call gives a loss. What is no loss by itself is multiplied by a tensor and
 summed: the backward is then given that tensor times a number, as in training it is given the
@@ -10,6 +11,7 @@ harmonics and where a name says so. Parameters and arguments are made on the dev
 import math
 
 import torch
+from by_name import options_of
 from torch import nn
 from torch.nn import functional as F
 from workloads import fp8_models, image_ops, moving_ops, row_ops
@@ -567,21 +569,42 @@ AUTOCASTS = {
 TINY = "_tiny"  # behind a name: the small sizes
 
 
-def knows(name):
-    return name.removesuffix(TINY) in ALL
+def _row(name):
+    """The name of the row that a name begins with."""
+    return name.partition(":")[0].removesuffix(TINY)
+
+
+def _maker(name):
+    """(maker, sizes) of ROW, ROW_tiny or ROW:SIZE=NUMBER,.., of which the other sizes are the row's.
+    Raises ValueError with what is wrong."""
+    row, _, changed = name.partition(":")
+    if _row(name) not in ALL:
+        raise ValueError(f"no op {_row(name)!r}; there are {', '.join(ALL)}")
+    maker, full, tiny = ALL[_row(name)]
+    sizes = dict(tiny if row.endswith(TINY) else full)
+    changes = options_of(changed, name) if changed else {}
+    unknown = [size for size in changes if size not in sizes]
+    if unknown:
+        raise ValueError(f"op {name!r} has no {unknown[0]}; its sizes are {', '.join(sizes)}")
+    return maker, sizes | changes
+
+
+def check(name):
+    """Raises ValueError if a name says no model."""
+    _maker(name)
 
 
 def autocast(name, device):
     """The context that a model's forward runs under."""
-    return torch.autocast(device, BF16, enabled=name.removesuffix(TINY) in AUTOCASTS)
+    return torch.autocast(device, BF16, enabled=_row(name) in AUTOCASTS)
 
 
 def make(name, device):
     """(model, args) on the device, with the same weights and data each time."""
-    maker, full, tiny = ALL[name.removesuffix(TINY)]
+    maker, sizes = _maker(name)
     torch.manual_seed(0)
     with torch.device(device):
-        model, args = maker(**(tiny if name.endswith(TINY) else full))
+        model, args = maker(**sizes)
     return model.to(device).train(), args
 
 

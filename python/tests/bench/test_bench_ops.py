@@ -55,6 +55,24 @@ def test_the_captured_gradients_are_autograds(name):
         assert any(float64.errors([f], [gradient])[0] < 2e-2 for f in alike)
 
 
+def test_a_row_is_made_at_other_sizes():
+    _, (x, _) = op_models.make("sort_8192x1024:rows=5,columns=7", "cpu")
+    assert x.shape == (5, 7)
+    _, (x, _) = op_models.make("max_pool_tiny:edge=10", "cpu")
+    assert x.shape == (2, 4, 10, 10)
+
+
+@pytest.mark.parametrize("name, words", [
+    ("sofmax", "no op 'sofmax'; there are"),
+    ("max_pool:side=3", "has no side; its sizes are batch, channels, edge"),
+    ("max_pool:edge", "is no KEY=VALUE"),
+])  # fmt: skip
+def test_what_is_no_op_or_no_size_of_it_is_said(name, words, capsys):
+    with pytest.raises(SystemExit):
+        ops.parsed([name])
+    assert words in capsys.readouterr().err
+
+
 def options(path, **more):
     known = {"out": path, "commit": "abc", "sides": ["ours"], "budget": 60, "again": False}
     known |= {"new_indices": False, "no_kept_indices": False}
