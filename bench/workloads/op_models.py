@@ -8,6 +8,7 @@ gradient of a later layer. Floats of single ops are bf16, but fp32 in clamped no
 harmonics and where a name says so. Parameters and arguments are made on the device.
 """
 
+import inspect
 import math
 
 import torch
@@ -583,9 +584,10 @@ def _maker(name):
     maker, full, tiny = ALL[_row(name)]
     sizes = dict(tiny if row.endswith(TINY) else full)
     changes = options_of(changed, name) if changed else {}
-    unknown = [size for size in changes if size not in sizes]
+    known = inspect.signature(maker).parameters
+    unknown = [size for size in changes if size not in known]
     if unknown:
-        raise ValueError(f"op {name!r} has no {unknown[0]}; its sizes are {', '.join(sizes)}")
+        raise ValueError(f"op {name!r} has no {unknown[0]}; its sizes are {', '.join(known)}")
     return maker, sizes | changes
 
 

@@ -248,6 +248,7 @@ std::vector<InterleavedRun> FindInterleavedStores(const KernelIr& ir, absl::Span
 }
 
 bool GoesByVectors(const KernelIr& ir, const Vectors& vectors) {
+  if (vectors.axis < 0 || ir.extents[vectors.axis] < vectors.width) return false;
   const int64_t all = ir.Points(ir.all_axes());
   std::vector<int> loads, stores;  // that go by single elements
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
