@@ -22,6 +22,7 @@
 #include "graph/passes/one_hot_sums.h"
 #include "graph/passes/simplify.h"
 #include "graph/passes/sums_of_slices.h"
+#include "graph/passes/sums_of_turns.h"
 
 namespace retrograd {
 
@@ -55,6 +56,7 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));
+  RG_ASSIGN_OR_RETURN(g, StackTurns(g));
   if (options.accumulate_order) {
     RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, options.first_writer));
   }

@@ -152,7 +152,8 @@ class Merger {
     if (stride <= 0 || back.offset() % stride != 0) return Rolled(a.offset, b.offset);
     const int64_t period = back.offset() / stride;
     // Neither side is longer than a period.
-    if (period < std::max(cut_.at, extents_[cut_.axis] - cut_.at)) return std::nullopt;
+    if (period < std::max(cut_.at, extents_[cut_.axis] - cut_.at))
+      return Rolled(a.offset, b.offset);
     const IndexExpr at = IndexExpr::Axis(cut_.axis) + IndexExpr::Constant(period - cut_.at);
     return a.offset + at * -stride + Mod(at, period, extents_) * stride;
   }
@@ -162,6 +163,12 @@ class Merger {
   std::optional<IndexExpr> Rolled(const IndexExpr& low, const IndexExpr& high) const {
     const int64_t extent = extents_[cut_.axis];
     const IndexExpr axis = IndexExpr::Axis(cut_.axis);
+    if (extent == 2) {  // any two places are one step apart
+      const IndexExpr first = With(low, IndexExpr()), second = With(high, IndexExpr::Constant(1));
+      const IndexExpr step = second + first * -1;
+      if (!step.is_constant()) return std::nullopt;
+      return first + axis * step.offset();
+    }
     const IndexExpr ahead = axis + IndexExpr::Constant(extent - cut_.at);
     const IndexExpr unrolled = With(high, axis + IndexExpr::Constant(cut_.at));
     if (With(unrolled, ahead) != low) return std::nullopt;
