@@ -73,6 +73,9 @@ PARTS = {
     "taps as channels": _feature(
         "taps_as_channels", "first layers multiply images of few channels as they are",
         "fusion/lower/taps_as_channels.cc", "fusion/lower/taps_as_channels.h"),
+    "depthwise taps": _feature(
+        "depthwise_taps", "depthwise gradients of few taps are calls",
+        "fusion/lower/depthwise_taps.cc", "fusion/lower/depthwise_taps.h"),
     "thin matmuls": _feature(
         "thin_matmuls", "matmuls of few rows, columns or terms are the library's",
         "fusion/lower/thin_matmuls.cc", "fusion/lower/thin_matmuls.h"),

@@ -118,6 +118,41 @@ output %7 name="dx"
   }
 }
 
+TEST_CASE("a rolled axis of windows is loaded from the place that a remainder says") {
+  const KernelIr ir = KernelOf(R"(
+%0 = input name="windows" kind=tangent alignment=16  f32[7,8,32]
+%1 = neg %0
+%2 = permute %1 perm=[1,0,2]
+%3 = reshape %2 shape=[56,32]
+%4 = slice %3 axis=0 start=53 stop=56 step=1
+%5 = slice %3 axis=0 start=0 stop=53 step=1
+%6 = cat %4 %5 axis=0
+output %6 name="dx"
+)");
+  INFO(ir.Print());
+  CHECK(Count(ir, InstrKind::kLoad) == 1);
+  CHECK(Guards(ir) == 0);
+}
+
+TEST_CASE("of two places of an axis each is a step from the other") {
+  for (const char* const parts : {"%4 %5", "%5 %4"}) {
+    const KernelIr ir = KernelOf(absl::StrCat(R"(
+%0 = input name="a" kind=tangent alignment=16  f32[64,64]
+%1 = neg %0
+%2 = slice %1 axis=1 start=0 stop=32 step=1
+%3 = slice %1 axis=1 start=32 stop=64 step=1
+%4 = reshape %2 shape=[64,1,32]
+%5 = reshape %3 shape=[64,1,32]
+%6 = cat )",
+                                              parts, R"( axis=1
+output %6 name="dx"
+)"));
+    INFO(ir.Print());
+    CHECK(Count(ir, InstrKind::kLoad) == 1);
+    CHECK(Guards(ir) == 0);
+  }
+}
+
 TEST_CASE("three parts are no cut in two") {
   const KernelIr ir = KernelOf(R"(
 %0 = input name="a" kind=tangent alignment=16  f32[64,96]

@@ -2,6 +2,8 @@
 // Every schedule with vectors, run on the host with each access checked, against the interpreter.
 #include "fusion/kernel/ir/accesses/interleaved.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -171,6 +173,40 @@ TEST_CASE("elements that take turns are stored by vectors if nothing lies betwee
   apart.Store(apart.Do(Op::neg, {apart.Load(x, A(0))}), apart.Out(dtype, 4096),
               FloorDiv(A(0), 2, extents) + Mod(A(0), 2, extents) * 2048);
   CHECK((RunAll(apart.Build(), " q0[") > 0) == (dtype != DType::kFp64));
+}
+
+bool HasThirds(const KernelIr& ir) {
+  const std::vector<Schedule> schedules = CandidateSchedules(ir, Classify(ir), kDevice);
+  return std::any_of(schedules.begin(), schedules.end(),
+                     [](const Schedule& s) { return s.vector_width % 3 == 0; });
+}
+
+// `rows` lines of pixels with `colours` each, of which the values or the results lie by colours.
+KernelIr Colours(DType dtype, int64_t rows, int64_t pixels, int64_t colours, bool of_results) {
+  const int64_t line = pixels * colours;
+  const std::vector<int64_t> extents = {rows, line};
+  KernelIrBuilder b(extents);
+  const IndexExpr in_line = A(0) * line + A(1);
+  const IndexExpr by_colour =
+      A(0) * line + FloorDiv(A(1), colours, extents) + Mod(A(1), colours, extents) * pixels;
+  const int value = b.Load(b.In(dtype, rows * line), of_results ? in_line : by_colour);
+  b.Store(b.Do(Op::neg, {value}), b.Out(dtype, rows * line), of_results ? by_colour : in_line);
+  return b.Build();
+}
+
+TEST_CASE("rows of three and six elements go by lanes that are whole turns of them") {
+  const DType dtype = GENERATE(DType::kFp32, DType::kBf16, DType::kInt8);
+  const bool of_results = GENERATE(false, true);
+  const absl::string_view text = of_results ? " q0[" : "rg_lane(";
+  INFO(Name(dtype) << (of_results ? " results" : " values"));
+  for (const int64_t colours : {3, 6}) {
+    const KernelIr ir = Colours(dtype, 5, 16, colours, of_results);
+    CHECK(HasThirds(ir));
+    CHECK(RunAll(ir, text) > 0);
+  }
+  CHECK(HasThirds(Colours(dtype, 5, 4, 3, of_results)));         // 12 lanes
+  CHECK_FALSE(HasThirds(Colours(dtype, 5, 7, 3, of_results)));   // rows with ends
+  CHECK_FALSE(HasThirds(Colours(dtype, 5, 24, 4, of_results)));  // 8 lanes do
 }
 
 TEST_CASE("rows that only some lanes look up are loaded lane by lane") {
