@@ -26,14 +26,15 @@ def options_of(text, name):
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         keys = [pair.arg for pair in call.keywords]
-        if not isinstance(call.func, ast.Name) or call.args or len({*keys, None}) <= len(keys):
+        plain = isinstance(call.func, ast.Name) and not call.args and None not in keys
+        if not plain or not keys or len(set(keys)) < len(keys):
             raise ValueError
         return {
             pair.arg: pair.value.id if isinstance(pair.value, ast.Name) else ast.literal_eval(pair.value)
             for pair in call.keywords
         }
     except (AttributeError, SyntaxError, TypeError, ValueError):
-        raise ValueError(f"model {name!r}: {text!r} is no KEY=VALUE,..") from None
+        raise ValueError(f"{name!r}: {text!r} is no KEY=VALUE,..") from None
 
 
 def _number(text, name):

@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 order="
-  graph/base graph/ir graph/ir/library graph/text graph/symbols graph/proto graph/passes graph/reference
+  graph/base graph/ir graph/ir/library graph/text graph/symbols graph/proto graph/passes graph/passes/sums graph/reference
   models
   fusion/kernel/ir fusion/kernel/ir/accesses fusion/device fusion/kernel/templates
   fusion/kernel/templates/held_columns fusion/kernel/templates/held_tiles fusion/kernel/gemm fusion/kernel/build

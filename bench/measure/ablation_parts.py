@@ -49,7 +49,7 @@ PARTS = {
         "fusion/lower/indexed/order_positions.cc", "fusion/lower/indexed/order_positions.h"),
     "sums of slices": _feature(
         "sums_of_slices", "each slice is added up by itself",
-        "graph/passes/sums_of_slices.cc", "graph/passes/sums_of_slices.h"),
+        "graph/passes/sums/sums_of_slices.cc", "graph/passes/sums/sums_of_slices.h"),
     "boxes of images": _feature(
         "image_boxes", "threads gather the operands of all convolutions' gradients",
         "fusion/ops/convolution/image_boxes.cc", "fusion/ops/convolution/image_boxes.h",

@@ -4,7 +4,7 @@ channels, changes between channels and pixels, windows and patches."""
 import torch
 from torch import nn
 from torch.nn import functional as F
-from workloads.weighted import BF16, FP32, Weighted, given, parameter, weighted
+from workloads.weighted import BF16, FP32, Weighted, given, parameter, row_of, weighted
 
 LAST = torch.channels_last
 
@@ -23,17 +23,22 @@ def of_images(op, batch, channels, edge, result=None, **parameters):
     return Weighted(op, **parameters), (image(batch, channels, edge, LAST), weight)
 
 
+def halved(edge):
+    """Of a pool of 3 x 3 by 2 with a pixel around the image."""
+    return -(-edge // 2)
+
+
 # Pools and norms.
 
 
 def average_pool_of_last_channels(batch, channels, edge):
     """The image's channels are last; those of its result's gradient are not."""
-    weight = torch.randn(batch, channels, edge // 2, edge // 2, dtype=BF16)
+    weight = torch.randn(batch, channels, halved(edge), halved(edge), dtype=BF16)
     return Weighted(nn.AvgPool2d(3, 2, 1)), (image(batch, channels, edge, LAST), weight)
 
 
 def max_pool(batch, channels, edge):
-    result = (batch, channels, edge // 2, edge // 2)
+    result = (batch, channels, halved(edge), halved(edge))
     return of_images(nn.MaxPool2d(3, 2, 1), batch, channels, edge, result)
 
 
@@ -228,40 +233,36 @@ def depthwise_line(batch, channels, length, taps):
     return Weighted(op, **tensors), (given(*shape), torch.randn(shape, dtype=BF16))
 
 
-def _row(maker, full, tiny):
-    return {maker.__name__: (maker, full, tiny)}
-
-
 _SMALL = dict(batch=2, channels=4, edge=6)
 
 # name: (maker, its sizes, sizes that a CPU runs through in no time)
 MODELS = {
-    **_row(average_pool_of_last_channels, dict(batch=64, channels=64, edge=112), _SMALL),
-    **_row(max_pool, dict(batch=64, channels=64, edge=112), _SMALL),
-    **_row(global_pools, dict(batch=64, channels=512, edge=28), _SMALL),
-    **_row(instance_norm, dict(batch=32, channels=64, edge=112), _SMALL),
-    **_row(group_norm_of_last_channels, dict(batch=8, channels=320, edge=64, groups=32),
+    **row_of(average_pool_of_last_channels, dict(batch=64, channels=64, edge=112), _SMALL),
+    **row_of(max_pool, dict(batch=64, channels=64, edge=112), _SMALL),
+    **row_of(global_pools, dict(batch=64, channels=512, edge=28), _SMALL),
+    **row_of(instance_norm, dict(batch=32, channels=64, edge=112), _SMALL),
+    **row_of(group_norm_of_last_channels, dict(batch=8, channels=320, edge=64, groups=32),
            dict(_SMALL, groups=2)),
-    **_row(layer_norm_of_channels, dict(batch=64, channels=96, edge=56), _SMALL),
-    **_row(response_norm, dict(batch=64, channels=384, edge=28), _SMALL),
-    **_row(squeeze_excite, dict(batch=64, channels=256, edge=28, squeezed=64),
+    **row_of(layer_norm_of_channels, dict(batch=64, channels=96, edge=56), _SMALL),
+    **row_of(response_norm, dict(batch=64, channels=384, edge=28), _SMALL),
+    **row_of(squeeze_excite, dict(batch=64, channels=256, edge=28, squeezed=64),
            dict(_SMALL, squeezed=2)),
-    **_row(spatial_gate, dict(batch=64, channels=256, edge=28), _SMALL),
-    **_row(channel_gate, dict(batch=64, channels=256, edge=28), _SMALL),
-    **_row(patchify, dict(batch=64, channels=3, edge=224, patch=4), dict(_SMALL, patch=2)),
-    **_row(unpatchify, dict(batch=64, channels=3, edge=224, patch=16), dict(_SMALL, patch=2)),
-    **_row(merge_patches, dict(batch=64, edge=56, width=96), dict(batch=2, edge=6, width=4)),
-    **_row(window_partition, dict(batch=64, edge=56, width=96, window=7, shift=3),
+    **row_of(spatial_gate, dict(batch=64, channels=256, edge=28), _SMALL),
+    **row_of(channel_gate, dict(batch=64, channels=256, edge=28), _SMALL),
+    **row_of(patchify, dict(batch=64, channels=3, edge=224, patch=4), dict(_SMALL, patch=2)),
+    **row_of(unpatchify, dict(batch=64, channels=3, edge=224, patch=16), dict(_SMALL, patch=2)),
+    **row_of(merge_patches, dict(batch=64, edge=56, width=96), dict(batch=2, edge=6, width=4)),
+    **row_of(window_partition, dict(batch=64, edge=56, width=96, window=7, shift=3),
            dict(batch=2, edge=6, width=4, window=3, shift=1)),
-    **_row(haar, dict(batch=32, channels=64, edge=112), _SMALL),
-    **_row(tokens_of_channels, dict(batch=64, channels=384, edge=28), _SMALL),
-    **_row(shuffle_channels, dict(batch=64, channels=240, edge=28, groups=3),
+    **row_of(haar, dict(batch=32, channels=64, edge=112), _SMALL),
+    **row_of(tokens_of_channels, dict(batch=64, channels=384, edge=28), _SMALL),
+    **row_of(shuffle_channels, dict(batch=64, channels=240, edge=28, groups=3),
            dict(_SMALL, groups=2)),
-    **_row(pixel_shuffle_by_3, dict(batch=32, channels=144, edge=64), dict(_SMALL, channels=18)),
-    **_row(unfold, dict(batch=16, channels=64, edge=56, window=3), dict(_SMALL, window=3)),
-    **_row(replication_pad, dict(batch=16, channels=64, edge=128, width=3), dict(_SMALL, width=2)),
-    **_row(bicubic_upsampling, dict(batch=8, channels=32, edge=64), _SMALL),
-    **_row(grid_sample, dict(batch=8, channels=32, edge=64), _SMALL),
-    **_row(depthwise_line, dict(batch=8, channels=1536, length=2048, taps=4),
+    **row_of(pixel_shuffle_by_3, dict(batch=32, channels=144, edge=64), dict(_SMALL, channels=18)),
+    **row_of(unfold, dict(batch=16, channels=64, edge=56, window=3), dict(_SMALL, window=3)),
+    **row_of(replication_pad, dict(batch=16, channels=64, edge=128, width=3), dict(_SMALL, width=2)),
+    **row_of(bicubic_upsampling, dict(batch=8, channels=32, edge=64), _SMALL),
+    **row_of(grid_sample, dict(batch=8, channels=32, edge=64), _SMALL),
+    **row_of(depthwise_line, dict(batch=8, channels=1536, length=2048, taps=4),
            dict(batch=2, channels=4, length=9, taps=3)),
 }  # fmt: skip

@@ -38,7 +38,7 @@ def pixel_shuffle(batch, channels, edge):
 
 def average_pool(batch, channels, edge):
     """Of 3 x 3 by 2: windows overlap, and reach over the edges."""
-    result = (batch, channels, edge // 2, edge // 2)
+    result = (batch, channels, -(-edge // 2), -(-edge // 2))
     return weighted(nn.AvgPool2d(3, 2, 1), (batch, channels, edge, edge), result=result)
 
 

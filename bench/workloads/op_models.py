@@ -583,11 +583,14 @@ def _maker(name):
         raise ValueError(f"no op {_row(name)!r}; there are {', '.join(ALL)}")
     maker, full, tiny = ALL[_row(name)]
     sizes = dict(tiny if row.endswith(TINY) else full)
-    changes = options_of(changed, name) if changed else {}
+    changes = options_of(changed, name) if ":" in name else {}
     known = inspect.signature(maker).parameters
     unknown = [size for size in changes if size not in known]
     if unknown:
         raise ValueError(f"op {name!r} has no {unknown[0]}; its sizes are {', '.join(known)}")
+    for size, value in changes.items():
+        if isinstance(sizes.get(size, 0), int) and not (isinstance(value, int) and value > 0):
+            raise ValueError(f"op {name!r}: {size} is a positive number, not {value!r}")
     return maker, sizes | changes
 
 

@@ -4,7 +4,7 @@ rows, losses over pairs, products and sums along rows."""
 import torch
 from torch import nn
 from torch.nn import functional as F
-from workloads.weighted import BF16, FP32, Loss, Weighted, given, parameter, rows_of, weighted
+from workloads.weighted import BF16, FP32, Loss, Weighted, given, parameter, row_of, rows_of, weighted
 
 
 # Norms and softmaxes.
@@ -201,39 +201,35 @@ def preference_loss(pairs, length, columns):
     return Loss(op), (given(2 * pairs, length, columns), tokens, torch.randn(2 * pairs))
 
 
-def _row(maker, full, tiny):
-    return {maker.__name__: (maker, full, tiny)}
-
-
 # name: (maker, its sizes, sizes that a CPU runs through in no time)
 MODELS = {
-    **_row(norms_of_heads, dict(tokens=8192, heads=16, width=80), dict(tokens=5, heads=3, width=8)),
-    **_row(layer_norm_of_odd_rows, dict(rows=16384, columns=1023), dict(rows=8, columns=33)),
+    **row_of(norms_of_heads, dict(tokens=8192, heads=16, width=80), dict(tokens=5, heads=3, width=8)),
+    **row_of(layer_norm_of_odd_rows, dict(rows=16384, columns=1023), dict(rows=8, columns=33)),
     **rows_of(add_and_norm, [(8192, 2048)]),
     **rows_of(unit_rows, [(32768, 768)]),
     **rows_of(standard_deviation, [(8192, 4096)]),
     **rows_of(log_sum_exp, [(8192, 4096)]),
-    **_row(masked_softmax, dict(batch=4, heads=16, length=1024),
+    **row_of(masked_softmax, dict(batch=4, heads=16, length=1024),
            dict(batch=2, heads=2, length=7)),
-    **_row(softmax_of_columns, dict(batch=64, rows=196, columns=768),
+    **row_of(softmax_of_columns, dict(batch=64, rows=196, columns=768),
            dict(batch=2, rows=9, columns=5)),
     **rows_of(product, [(16384, 256)]),
     **rows_of(cumulative_sum, [(8192, 2048)]),
     **rows_of(stack_of_3, [(4096, 2048)]),
-    **_row(outer_products, dict(batch=8192, width=64), dict(batch=5, width=6)),
+    **row_of(outer_products, dict(batch=8192, width=64), dict(batch=5, width=6)),
     **rows_of(leaky_channels, [(16384, 2048)]),
     **rows_of(packed_swiglu, [(16384, 5632)]),
     **rows_of(pair_ranking, [(64, 512)], (3, 7)),
     **rows_of(contrastive, [(4096, 512)], (6, 16)),
     **rows_of(smoothed_cross_entropy, [(8192, 32000)]),
     **rows_of(focal_loss, [(65536, 91)]),
-    **_row(dice_loss, dict(batch=16, classes=19, edge=256), dict(batch=2, classes=3, edge=6)),
-    **_row(cross_entropy_of_pixels, dict(batch=16, classes=19, edge=256),
+    **row_of(dice_loss, dict(batch=16, classes=19, edge=256), dict(batch=2, classes=3, edge=6)),
+    **row_of(cross_entropy_of_pixels, dict(batch=16, classes=19, edge=256),
            dict(batch=2, classes=3, edge=6)),
     **rows_of(smooth_distance, [(16384, 2048)]),
     **rows_of(cosine_loss, [(16384, 1024)]),
     **rows_of(triplet_loss, [(16384, 512)]),
     **rows_of(policy_loss, [(16384, 1024)], (8, 20)),
-    **_row(preference_loss, dict(pairs=4, length=512, columns=32000),
+    **row_of(preference_loss, dict(pairs=4, length=512, columns=32000),
            dict(pairs=2, length=5, columns=20)),
 }  # fmt: skip

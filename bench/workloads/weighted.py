@@ -65,3 +65,8 @@ def rows_of(maker, shapes, tiny=(8, 99)):
         )
         for rows, columns in shapes
     }  # fmt: skip
+
+
+def row_of(maker, sizes, tiny):
+    """The entry of a maker under its own name."""
+    return {maker.__name__: (maker, sizes, tiny)}

@@ -17,13 +17,13 @@ int64_t GridThreads(const Schedule& s) { return s.blocks * s.threads; }
 // Of a block that copies all of its points' rows before it computes with any, the rows are under
 // way for about half of its time: a stack of five, 4,096 x 512 in bf16, took 22.7 us on an H200 by
 // blocks of 64 threads with 10 bytes each.
-constexpr int64_t kHalvesOfStagedPoints = 2;
+constexpr int64_t kPartsOfStagedPoints = 2;
 
 int64_t BytesInFlight(const Schedule& s, const Footprint& f, const DeviceSpec& d) {  // of an SM
   const int64_t blocks_here = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t resident = std::min(blocks_here, CeilDiv(s.blocks, d.sms));
-  const int64_t share = StagesPoints(s) ? kHalvesOfStagedPoints : 1;
-  return std::max<int64_t>(resident * s.threads * f.bytes_in_flight / share, 1);
+  const int64_t parts = StagesPoints(s) ? kPartsOfStagedPoints : 1;
+  return std::max<int64_t>(resident * s.threads * f.bytes_in_flight / parts, 1);
 }
 
 // What the SMs that have a block at all can draw.

@@ -87,13 +87,17 @@ bool TakesWideIntegers(const KernelIr& ir, const Instr& instr) {
 // compiler takes the reciprocal once and scales both sides. Counted in sm_90 code.
 constexpr int64_t kStepsOfQuotient = 3;
 
-// Whether neighbours along the fastest axis are divided by one number.
+bool DividesByConstant(const KernelIr& ir, const Instr& instr) {
+  return instr.kind == InstrKind::kPointwise && instr.op == Op::div &&
+         ir.instrs[instr.operands[1]].kind == InstrKind::kConstant;
+}
+
+// Whether neighbours along the fastest axis are divided by one number, in fp32.
 bool DividesAlike(const KernelIr& ir, const Instr& instr) {
   if (instr.kind != InstrKind::kPointwise || instr.op != Op::div) return false;
-  const Instr& divisor = ir.instrs[instr.operands[1]];
   const int axis = FastestAxis(ir);
-  return divisor.kind == InstrKind::kConstant ||
-         (axis >= 0 && (instr.axes >> axis & 1) != 0 && (divisor.axes >> axis & 1) == 0);
+  return instr.dtype != DType::kFp64 && axis >= 0 && (instr.axes >> axis & 1) != 0 &&
+         (ir.instrs[instr.operands[1]].axes >> axis & 1) == 0;
 }
 
 // Of the instructions that each stage needs, how many stages evaluate one; at least one does.
@@ -293,8 +297,8 @@ int64_t KernelWork::BytesOfLookup() const {
                 std::max<int64_t>(Product({device_.sms, device_.clock_hz}), 1));
 }
 
-// What bytes of a buffer weigh that another access has brought in: of elements so many apart each
-// is looked up by itself.
+// What bytes of a buffer weigh that another access has brought in: elements so many apart that no
+// vector loads together are looked up each by itself.
 int64_t KernelWork::AgainBytes(int64_t bytes, int64_t size, int64_t step) const {
   if (step <= 1) return bytes;
   const int64_t each = std::min(Product({step, size}), BytesOfLookup());
@@ -386,7 +390,8 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   const int64_t reached = std::min(ir.Points(offset.axes()), buffer.elements) * size;
   access.bytes = std::min(reached, left);
   left -= access.bytes;
-  reread_ += AgainBytes(reached - access.bytes, size, access.transposed ? 1 : step);
+  reread_ +=
+      AgainBytes(reached - access.bytes, size, access.transposed || access.in_runs ? 1 : step);
   reread_ += FetchedBeside(ir, PositionsAnywhere(ir), offset.axes(), size);
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
@@ -493,8 +498,9 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     const Instr& instr = ir.instrs[i];
     if (instr.kind == InstrKind::kConstant) continue;
     CostClass cost = instr.kind == InstrKind::kPointwise ? Info(instr.op).cost : CostClass::kSimple;
-    const bool multiplies = DividesAlike(ir, instr);
-    if (multiplies) cost = CostClass::kSimple;
+    // The threads of rows have several elements of one, those of points vectors or one.
+    const bool by_row = TemplateOf(p.shape.kind).walk == Walk::kRows && DividesAlike(ir, instr);
+    if (DividesByConstant(ir, instr) || by_row) cost = CostClass::kSimple;
     int64_t rate = device_.rate_milli[static_cast<int>(cost)];
     if (rate == 0) continue;
     if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / device_.int64_steps, 1);
@@ -505,9 +511,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     Evaluations here{.load = instr.kind == InstrKind::kLoad, .rate_milli = rate, .once = 1};
     const bool fold = instr.kind == InstrKind::kFold;
     const int64_t steps = fold ? std::max<int64_t>(std::ssize(instr.operands) - 1, 1)
-                          : multiplies && ir.instrs[instr.operands[1]].kind != InstrKind::kConstant
-                              ? kStepsOfQuotient
-                              : 1;
+                          : by_row && !DividesByConstant(ir, instr) ? kStepsOfQuotient
+                                                                    : 1;
     if (by_points) {
       if (axes != 0 && (axes >> (ir.extents.size() - 1) & 1) != 0) here.once = points_;
       if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;
@@ -523,6 +528,9 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     const bool each_point = by_points && here.once == points_;
     here.once = Saturated(here.once * steps);
     here.in_lanes = each_point ? MulDiv(here.once, lanes[i], widest.width) : here.once;
+    if (by_points && cost == CostClass::kDivide && simple > 0 && DividesAlike(ir, instr)) {
+      here.in_lanes = MulDiv(here.in_lanes, kStepsOfQuotient * rate, simple);
+    }
     here.looped = here.once * StagesOf(p, i);
     here.kept = here.once * (p.inner[i] ? StagesAmong(p.needed_beside_costly, i) : 1);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {

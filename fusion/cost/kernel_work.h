@@ -36,7 +36,7 @@ class KernelWork {
   int64_t WorkspaceBytes(const Schedule& schedule) const;
 
  private:
-  static constexpr int kWidths = 5;  // vectors of 1 to 16 elements
+  static constexpr int kWidths = 5;  // vectors of 1 to 16 elements; of 12 and 24: as of 8 and 16
   // Accesses that fill transactions equally well.
   struct Access {
     int64_t element_bytes = 0;

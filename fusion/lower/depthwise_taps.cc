@@ -16,18 +16,13 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kMostTaps = 16;           // each is a load, and one behind bounds
-constexpr int64_t kInstructionsOfTap = 5;   // of an element: a bound, a load, a widening, a product
+constexpr int64_t kMostTaps = 16;
+// Of an element for each tap: a bound, an address, a load, a widening, a product with its sum.
+constexpr int64_t kInstructionsOfTap = 5;
 constexpr size_t kBatch = 0, kChannel = 1;  // dims of images
 
 bool IsGradient(Op op) {
   return op == Op::convolution_input_gradient || op == Op::convolution_weight_gradient;
-}
-
-int64_t Volume(absl::Span<const int64_t> extents) {
-  int64_t n = 1;
-  for (const int64_t e : extents) n *= e;
-  return n;
 }
 
 std::optional<ConvolutionGeometry> GeometryOf(const BackwardGraph& g, NodeId id) {
@@ -38,14 +33,32 @@ std::optional<ConvolutionGeometry> GeometryOf(const BackwardGraph& g, NodeId id)
   return *std::move(geometry);
 }
 
+// Whether windows reach no further than over the image, on each side of it: what is padded is then
+// at most three times as long.
+bool StaysNear(const ConvolutionGeometry& c) {
+  for (size_t d = 0; d < c.in.size(); ++d) {
+    const int64_t reach = (c.kernel[d] - 1) * c.dilation[d];
+    if (reach > c.in[d] || c.padding[d] > reach) return false;
+  }
+  return true;
+}
+
 // Whether the gradient is such a sum.
 bool Expands(const ConvolutionGeometry& c, Op op) {
   const bool depthwise =
       c.groups > 1 && c.groups == c.in_channels && c.in_channels == c.out_channels;
-  if (!depthwise || Volume(c.kernel) > kMostTaps) return false;
-  if (Volume(c.in) == 0 || Volume(c.out) == 0 || c.batch == 0) return false;
+  if (!depthwise || Elements(c.kernel) > kMostTaps || !StaysNear(c)) return false;
+  const int64_t elements = Product({c.batch, c.in_channels, Elements(c.in)});
+  if (elements == 0 || Elements(c.out) == 0 || elements > kMaxElements / 27) return false;
   // Between strides the image's gradient has pixels that no tap meets.
-  return op == Op::convolution_weight_gradient || Volume(c.stride) == 1;
+  return op == Op::convolution_weight_gradient ||
+         std::all_of(c.stride.begin(), c.stride.end(), [](int64_t s) { return s == 1; });
+}
+
+bool Expands(const BackwardGraph& g, NodeId id) {
+  if (!IsGradient(g.op(id)) || g.node(id).attrs.Int("groups", 1) <= 1) return false;
+  const std::optional<ConvolutionGeometry> geometry = GeometryOf(g, id);
+  return geometry.has_value() && Expands(*geometry, g.op(id));
 }
 
 class Chooser {
@@ -53,11 +66,11 @@ class Chooser {
   Chooser(const BackwardGraph& g, std::vector<Layout> layouts, const DeviceSpec& device)
       : g_(g), layouts_(std::move(layouts)), device_(device) {}
 
-  bool Choose(NodeId id) const {
-    const std::optional<ConvolutionGeometry> c = GeometryOf(g_, id);
-    if (!c.has_value() || !Expands(*c, g_.op(id))) return false;
+  // Whether a kernel of its own takes less than the call.
+  bool Wins(NodeId id) const {
     const int64_t call = CallPs(id);
-    return SumsPs(id, *c) < call - std::max(device_.margin_ps, Share(call, device_.margin_ppm));
+    return SumsPs(id, *GeometryOf(g_, id)) <
+           call - std::max(device_.margin_ps, Share(call, device_.margin_ppm));
   }
 
  private:
@@ -86,9 +99,9 @@ class Chooser {
       bytes += g_.type(v).elements() * SizeBytes(g_.type(v).dtype);
     }
     const bool of_image = g_.op(id) == Op::convolution_input_gradient;
-    const int64_t elements = Product({c.batch, c.in_channels, Volume(of_image ? c.in : c.out)});
+    const int64_t elements = Product({c.batch, c.in_channels, Elements(of_image ? c.in : c.out)});
     const int64_t rate = device_.rate_milli[static_cast<int>(CostClass::kSimple)];
-    const int64_t issued = Product({elements, Volume(c.kernel), kInstructionsOfTap});
+    const int64_t issued = Product({elements, Elements(c.kernel), kInstructionsOfTap});
     const int64_t compute =
         rate == 0 ? 0 : MulDiv(issued, 1000 * kPsPerSecond / device_.sms / rate, device_.clock_hz);
     return device_.launch_graph_ps + device_.block_ps +
@@ -162,7 +175,7 @@ class Expander {
   }
 
  private:
-  int64_t taps() const { return Volume(c_.kernel); }
+  int64_t taps() const { return Elements(c_.kernel); }
 
   // Where tap number `t` lies, by spatial dim.
   Shape Tap(int64_t t) const {
@@ -180,7 +193,7 @@ class Expander {
   }
 
   ValueId Pad(ValueId v, const Shape& low, const Shape& high) const {
-    if (Volume(low) == 0 && low == high && low == Shape(low.size(), 0)) return v;
+    if (low == high && low == Shape(low.size(), 0)) return v;
     return b_.Add(Op::pad, {v}, {{"low", low}, {"high", high}, {"value", 0.0}});
   }
 
@@ -201,23 +214,17 @@ void Expand(NodeId id, Rewriter& rewriter) {
   rewriter.Set({id, 0}, b.Reshape(b.Cast(sums, result.dtype), result.shape));
 }
 
-bool HasDepthwise(const BackwardGraph& g) {
-  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
-    if (IsGradient(g.op(NodeId{i})) && g.node(NodeId{i}).attrs.Int("groups", 1) > 1) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 absl::StatusOr<BackwardGraph> ExpandDepthwiseTaps(const BackwardGraph& graph,
                                                   const LayoutOptions& layouts,
                                                   const DeviceSpec& device) {
-  if (!HasDepthwise(graph)) return graph;
-  const Chooser chooser(graph, AssignLayouts(graph, layouts), device);
   std::vector<bool> chosen(graph.num_nodes());
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) chosen[i] = Expands(graph, NodeId{i});
+  if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) return graph;
+  const Chooser chooser(graph, AssignLayouts(graph, layouts), device);
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
-    chosen[i] = IsGradient(graph.op(NodeId{i})) && chooser.Choose(NodeId{i});
+    chosen[i] = chosen[i] && chooser.Wins(NodeId{i});
   }
   if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) return graph;
   Rewriter rewriter(graph);

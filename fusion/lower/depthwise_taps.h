@@ -16,8 +16,9 @@
 
 namespace retrograd {
 
-// Gradients of the image in strides of 1 and gradients of the filter, with one filter a channel and
-// at most 16 taps, where that is predicted to take less than their calls on tensors as they lie by
+// Gradients of the image in strides of 1 and gradients of the filter, with one filter a channel of
+// several and at most 16 taps, whose windows reach over the image's edges by no more than all taps
+// but one, where that is predicted to take less than their calls on tensors as they lie by
 // `layouts`. Products are added up in the operands' compute dtype and rounded once.
 absl::StatusOr<BackwardGraph> ExpandDepthwiseTaps(const BackwardGraph& graph,
                                                   const LayoutOptions& layouts,

@@ -19,10 +19,10 @@
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
 #include "graph/passes/gathered_scalings.h"
-#include "graph/passes/one_hot_sums.h"
+#include "graph/passes/sums/one_hot_sums.h"
 #include "graph/passes/simplify.h"
-#include "graph/passes/sums_of_slices.h"
-#include "graph/passes/sums_of_turns.h"
+#include "graph/passes/sums/sums_of_slices.h"
+#include "graph/passes/sums/sums_of_turns.h"
 
 namespace retrograd {
 

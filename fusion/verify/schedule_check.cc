@@ -1,9 +1,7 @@
 // The plan checker on schedules, workspaces and bytes that an output takes over.
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/verify/kernel_check.h"
 #include "fusion/verify/template_checks.h"
 #include "graph/base/status.h"
@@ -19,9 +17,7 @@ absl::Status Broken(const Args&... args) {
 absl::Status CheckWidth(const ScheduleReading& r) {
   const int width = r.schedule.vector_width;
   const bool power = width >= 1 && width <= 16 && (width & (width - 1)) == 0;
-  const bool thirds = r.schedule.kind == Template::kPointwise &&
-                      std::find(std::begin(kLanesOfThirds), std::end(kLanesOfThirds), width) !=
-                          std::end(kLanesOfThirds);
+  const bool thirds = r.schedule.kind == Template::kPointwise && (width == 12 || width == 24);
   if (!power && !thirds) return r.Misfit("has no vector width");
   const TemplateCheck& check = CheckOf(r.schedule.kind);
   if (width == 1 || check.holds_columns || check.has_tiles) return absl::OkStatus();

@@ -254,7 +254,7 @@ Meaning GraphMeaning::Reduction(NodeId id, const Coords& coords) {
   return FoldMeaning(g_.op(id), g_.type(id).dtype, Elements(extents), sum);
 }
 
-// The sum of the elements up to this one; along an axis of one place, the element.
+// The elements up to this one folded; along an axis of one place, the element.
 Meaning GraphMeaning::Scan(NodeId id, const Coords& coords) {
   const ValueId operand = g_.operands(id)[0];
   const Attrs& attrs = g_.node(id).attrs;

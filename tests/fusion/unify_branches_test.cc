@@ -153,6 +153,20 @@ output %6 name="dx"
   }
 }
 
+TEST_CASE("a side longer than the period stays apart") {
+  // Places 4 to 6, then 3 to 9: the distance says a period of 4, the second side has 7 places.
+  const KernelIr ir = KernelOf(R"(
+%0 = input name="a" kind=tangent alignment=16  f32[10,64]
+%1 = neg %0
+%2 = slice %1 axis=0 start=4 stop=7 step=1
+%3 = slice %1 axis=0 start=3 stop=10 step=1
+%4 = cat %2 %3 axis=0
+output %4 name="dx"
+)");
+  INFO(ir.Print());
+  CHECK(Guards(ir) == 2);
+}
+
 TEST_CASE("three parts are no cut in two") {
   const KernelIr ir = KernelOf(R"(
 %0 = input name="a" kind=tangent alignment=16  f32[64,96]

@@ -1,5 +1,5 @@
 // Sums of one-hot rows: which are taken, and that values do not change.
-#include "graph/passes/one_hot_sums.h"
+#include "graph/passes/sums/one_hot_sums.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"

@@ -48,8 +48,8 @@ TEST_CASE("a cumulative product multiplies, and its scan between two flips is on
   const auto simple = Simplify(graph);
   REQUIRE(simple.ok());
   CHECK(simple->num_nodes() == 3);  // both ways from the other end are one
-  const BackwardGraph unsigned_zero = Parse("%x = input f64[3]\n%y = cumprod %x axis=0\noutput %y");
-  CHECK(Run(unsigned_zero, {2, 0, 3}) == Values{2, 0, 0});
+  const BackwardGraph with_zero = Parse("%x = input f64[3]\n%y = cumprod %x axis=0\noutput %y");
+  CHECK(Run(with_zero, {2, 0, 3}) == Values{2, 0, 0});
 }
 
 TEST_CASE("magnitudes add up along a scan") {

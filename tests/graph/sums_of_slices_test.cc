@@ -1,5 +1,5 @@
 // Sums of slices that are slices of one sum: which graphs change, and that no element does.
-#include "graph/passes/sums_of_slices.h"
+#include "graph/passes/sums/sums_of_slices.h"
 
 #include <random>
 

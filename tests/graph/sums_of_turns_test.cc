@@ -1,5 +1,5 @@
 // Sums of strided slices: which are stacks, and that they mean the same.
-#include "graph/passes/sums_of_turns.h"
+#include "graph/passes/sums/sums_of_turns.h"
 
 #include "graph/passes/accumulate.h"
 #include "graph/passes/simplify.h"
@@ -70,16 +70,32 @@ TEST_CASE("turns along two axes are stacks of stacks") {
   CHECK(LargestDifference(graph, stacked) == 0);
 }
 
+TEST_CASE("a stack that would have too many dims stays a sum") {
+  const std::string ones = "1,1,1,1,1,1,1,1,1,1";
+  const BackwardGraph graph = Collected(
+      absl::StrCat("%a = input name=\"a\" f32[", ones, ",4,2]\n%b = input name=\"b\" f32[", ones,
+                   ",4,2]\n%z = full dtype=f32 shape=[", ones, ",8,2] value=0\n",
+                   "%x = slice_scatter %z %a axis=10 start=1 step=2 stop=8\n"
+                   "%y = slice_scatter %z %b axis=10 start=0 step=2 stop=8\n"
+                   "%s = add %x %y\noutput %s"));
+  auto stacked = StackTurns(graph);
+  REQUIRE(stacked.ok());
+  CHECK(*stacked == graph);
+}
+
 TEST_CASE("sums in which a turn is missing, taken twice or beside other terms stay") {
   const auto stays = [](absl::string_view terms) {
     const BackwardGraph graph = Collected(absl::StrCat(
-        "%a = input name=\"a\" f32[4]\n%b = input name=\"b\" f32[8]\n%c = input name=\"c\" f32[2]\n"
-        "%z = full dtype=f32 shape=[8] value=0\n%one = full dtype=f32 shape=[8] value=1\n"
+        "%a = input name=\"a\" f32[4,2]\n%b = input name=\"b\" f32[8,2]\n"
+        "%c = input name=\"c\" f32[2,2]\n%d = input name=\"d\" f32[8,1]\n"
+        "%z = full dtype=f32 shape=[8,2] value=0\n%one = full dtype=f32 shape=[8,2] value=1\n"
         "%even = slice_scatter %z %a axis=0 start=0 step=2 stop=8\n"
         "%odd = slice_scatter %z %a axis=0 start=1 step=2 stop=8\n"
         "%late = slice_scatter %z %a axis=0 start=2 step=1 stop=6\n"
         "%few = slice_scatter %z %c axis=0 start=1 step=4 stop=8\n"
-        "%ones = slice_scatter %one %a axis=0 start=1 step=2 stop=8\n",
+        "%ones = slice_scatter %one %a axis=0 start=1 step=2 stop=8\n"
+        "%left = slice_scatter %z %d axis=1 start=0 step=2 stop=2\n"
+        "%right = slice_scatter %z %d axis=1 start=1 step=2 stop=2\n",
         terms, "\noutput %s"));
     auto stacked = StackTurns(graph);
     REQUIRE(stacked.ok());
@@ -91,6 +107,7 @@ TEST_CASE("sums in which a turn is missing, taken twice or beside other terms st
   CHECK(stays("%s = add %even %few"));
   CHECK(stays("%s = add %even %ones"));
   CHECK(stays("%s = add %even %late"));
+  CHECK(stays("%s = add %left %right"));  // along the last axis
   CHECK_FALSE(stays("%s = add %even %odd"));
 }
 

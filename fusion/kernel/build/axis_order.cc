@@ -148,7 +148,7 @@ void MergeAxes(KernelIr& ir) {
   DropUnitAxes(ir);
 }
 
-constexpr int kLanes = 8;  // of vectors that no row's length asks to be longer
+constexpr int kLanes = 8;  // of a vector of 16 bits
 
 // Whether the values that reductions fold over and stores write vary over both axes or over
 // neither.
@@ -178,8 +178,9 @@ void FoldLastAxis(KernelIr& ir) {
   ir.extents = std::move(extents);
 }
 
-// The two last axes become one if the last one is so short that a vector has several of its rows,
-// vectors or halves of them fill both, and an access to all points goes along both.
+// The two last axes become one if the last one is shorter than a vector, an access to all points
+// goes along both, and either a vector has several whole rows of the last one, or vectors or halves
+// of them fill both.
 void FoldShortRows(KernelIr& ir) {
   const int last = static_cast<int>(ir.extents.size()) - 1;
   if (ir.scatter || last < 1) return;
@@ -268,6 +269,8 @@ void PreferNeighbours(KernelIr& ir) {
   std::stable_sort(offsets.begin(), offsets.end(), [&](const IndexExpr* a, const IndexExpr* b) {
     return ir.Points(a->axes()) > ir.Points(b->axes());
   });
+  const auto alike = [](const IndexExpr* a, const IndexExpr* b) { return *a == *b; };
+  offsets.erase(std::unique(offsets.begin(), offsets.end(), alike), offsets.end());
   offsets.resize(std::min(offsets.size(), kMostOrders));
   for (const IndexExpr* offset : offsets) {
     KernelIr other = ir;

@@ -58,14 +58,19 @@ def test_the_captured_gradients_are_autograds(name):
 def test_a_row_is_made_at_other_sizes():
     _, (x, _) = op_models.make("sort_8192x1024:rows=5,columns=7", "cpu")
     assert x.shape == (5, 7)
-    _, (x, _) = op_models.make("max_pool_tiny:edge=10", "cpu")
-    assert x.shape == (2, 4, 10, 10)
+    op, (x, weight) = op_models.make("max_pool_tiny:edge=7", "cpu")
+    assert x.shape == (2, 4, 7, 7) and weight.shape == (2, 4, 4, 4)
+    op(x, weight).backward()
 
 
 @pytest.mark.parametrize("name, words", [
     ("sofmax", "no op 'sofmax'; there are"),
     ("max_pool:side=3", "has no side; its sizes are batch, channels, edge"),
     ("max_pool:edge", "is no KEY=VALUE"),
+    ("max_pool:", "is no KEY=VALUE"),
+    ("max_pool:edge=2.5", "edge is a positive number, not 2.5"),
+    ("max_pool:edge=-3", "edge is a positive number, not -3"),
+    ("max_pool:edge=wide", "edge is a positive number, not 'wide'"),
 ])  # fmt: skip
 def test_what_is_no_op_or_no_size_of_it_is_said(name, words, capsys):
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-#include "graph/passes/sums_of_turns.h"
+#include "graph/passes/sums/sums_of_turns.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -34,7 +34,8 @@ std::optional<Turn> TurnOf(const BackwardGraph& g, ValueId v) {
   const int64_t extent = g.type(v).shape[turn.axis];
   const bool fills = turn.step > 1 && turn.start < turn.step && extent % turn.step == 0 &&
                      g.type(turn.value).shape[turn.axis] == extent / turn.step;
-  if (!fills || !IsZero(g, operands[0])) return std::nullopt;
+  const bool last = turn.axis + 1 == static_cast<int64_t>(g.type(v).shape.size());
+  if (!fills || last || !IsZero(g, operands[0])) return std::nullopt;
   return turn;
 }
 
@@ -74,7 +75,8 @@ std::optional<Turns> TurnsOf(const BackwardGraph& g, const std::vector<ValueId>&
 
 // Of an accumulate of whole terms alone.
 std::optional<Turns> TurnsOf(const BackwardGraph& g, NodeId id) {
-  if (g.op(id) != Op::accumulate) return std::nullopt;
+  // A stack has one dim more than its parts.
+  if (g.op(id) != Op::accumulate || g.type(id).rank() >= kMaxRank) return std::nullopt;
   const absl::Span<const ValueId> operands = g.operands(id);
   const bool whole = std::all_of(operands.begin(), operands.end(), [&](ValueId v) {
     return g.type(v).shape == g.type(id).shape && g.type(v).dtype == g.type(id).dtype;

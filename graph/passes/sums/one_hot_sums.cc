@@ -1,4 +1,4 @@
-#include "graph/passes/one_hot_sums.h"
+#include "graph/passes/sums/one_hot_sums.h"
 
 #include <optional>
 #include <vector>

@@ -66,7 +66,8 @@ output %3 name="dx"
   CHECK(kernel.ir.extents.back() % 3 == 0);
 }
 
-TEST_CASE("P7: lanes of thirds that do not fill a row, or of another template, are refused") {
+TEST_CASE(
+    "P7: lanes of thirds that do not fill a row are refused, and other odd numbers of lanes") {
   Planned planned = PlannedOf(R"(
 %0 = input name="x" kind=tangent alignment=16  f32[8,40]
 %1 = neg %0

@@ -1,6 +1,6 @@
 // Sums of slices that are slices of one sum.
-#ifndef RETROGRAD_GRAPH_PASSES_SUMS_OF_SLICES_H_
-#define RETROGRAD_GRAPH_PASSES_SUMS_OF_SLICES_H_
+#ifndef RETROGRAD_GRAPH_PASSES_SUMS_SUMS_OF_SLICES_H_
+#define RETROGRAD_GRAPH_PASSES_SUMS_SUMS_OF_SLICES_H_
 
 #include "absl/status/statusor.h"
 #include "graph/ir/backward_graph.h"
@@ -17,4 +17,4 @@ absl::StatusOr<BackwardGraph> SumSlicesAtOnce(const BackwardGraph& graph);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_GRAPH_PASSES_SUMS_OF_SLICES_H_
+#endif  // RETROGRAD_GRAPH_PASSES_SUMS_SUMS_OF_SLICES_H_

@@ -1,6 +1,6 @@
 // Sums whose terms are zero but for one index.
-#ifndef RETROGRAD_GRAPH_PASSES_ONE_HOT_SUMS_H_
-#define RETROGRAD_GRAPH_PASSES_ONE_HOT_SUMS_H_
+#ifndef RETROGRAD_GRAPH_PASSES_SUMS_ONE_HOT_SUMS_H_
+#define RETROGRAD_GRAPH_PASSES_SUMS_ONE_HOT_SUMS_H_
 
 #include "absl/status/statusor.h"
 #include "graph/ir/backward_graph.h"
@@ -15,4 +15,4 @@ absl::StatusOr<BackwardGraph> TakeOneHotSums(const BackwardGraph& graph);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_GRAPH_PASSES_ONE_HOT_SUMS_H_
+#endif  // RETROGRAD_GRAPH_PASSES_SUMS_ONE_HOT_SUMS_H_

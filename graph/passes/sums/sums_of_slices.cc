@@ -1,4 +1,4 @@
-#include "graph/passes/sums_of_slices.h"
+#include "graph/passes/sums/sums_of_slices.h"
 
 #include <algorithm>
 #include <map>
