@@ -19,8 +19,8 @@
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
 #include "graph/passes/gathered_scalings.h"
-#include "graph/passes/sums/one_hot_sums.h"
 #include "graph/passes/simplify.h"
+#include "graph/passes/sums/one_hot_sums.h"
 #include "graph/passes/sums/sums_of_slices.h"
 #include "graph/passes/sums/sums_of_turns.h"
 
