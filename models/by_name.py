@@ -20,9 +20,9 @@ def is_name(name):
     return name.startswith(("timm:", "transformers:"))
 
 
-def options_of(text, name):
+def options_of(text, asked):
     """{key: value} of KEY=VALUE,.. in Python's spelling of literals; a word is its own text. Raises
-    ValueError, which names what was asked for by `name`."""
+    ValueError, whose message begins with what was asked for."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         keys = [pair.arg for pair in call.keywords]
@@ -34,7 +34,7 @@ def options_of(text, name):
             for pair in call.keywords
         }
     except (AttributeError, SyntaxError, TypeError, ValueError):
-        raise ValueError(f"{name!r}: {text!r} is no KEY=VALUE,..") from None
+        raise ValueError(f"{asked}: {text!r} is no KEY=VALUE,..") from None
 
 
 def _number(text, name):
@@ -51,7 +51,7 @@ def _parts(name):
             f"model {name!r} is no SOURCE:NAME:SIZES[:KEY=VALUE,..]; for example {EXAMPLES}"
         )
     sizes = tuple(_number(size, name) for size in parts[2].split("x"))
-    return parts[0], parts[1], sizes, options_of(parts[3], name) if len(parts) == 4 else {}
+    return parts[0], parts[1], sizes, options_of(parts[3], f"model {name!r}") if len(parts) == 4 else {}
 
 
 def _network(image_model, name, model, sizes, options):

@@ -583,7 +583,7 @@ def _maker(name):
         raise ValueError(f"no op {_row(name)!r}; there are {', '.join(ALL)}")
     maker, full, tiny = ALL[_row(name)]
     sizes = dict(tiny if row.endswith(TINY) else full)
-    changes = options_of(changed, name) if ":" in name else {}
+    changes = options_of(changed, f"op {name!r}") if ":" in name else {}
     known = inspect.signature(maker).parameters
     unknown = [size for size in changes if size not in known]
     if unknown:
