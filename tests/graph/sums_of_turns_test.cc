@@ -70,6 +70,18 @@ TEST_CASE("turns along two axes are stacks of stacks") {
   CHECK(LargestDifference(graph, stacked) == 0);
 }
 
+TEST_CASE("two turns of three stay a sum") {
+  const BackwardGraph graph = Collected(
+      "%a = input name=\"a\" f32[3,2]\n%b = input name=\"b\" f32[3,2]\n"
+      "%z = full dtype=f32 shape=[9,2] value=0\n"
+      "%x = slice_scatter %z %a axis=0 start=0 step=3 stop=9\n"
+      "%y = slice_scatter %z %b axis=0 start=1 step=3 stop=9\n"
+      "%s = add %x %y\noutput %s");
+  auto stacked = StackTurns(graph);
+  REQUIRE(stacked.ok());
+  CHECK(*stacked == graph);
+}
+
 TEST_CASE("a stack that would have too many dims stays a sum") {
   const std::string ones = "1,1,1,1,1,1,1,1,1,1";
   const BackwardGraph graph = Collected(
