@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fusion/analysis/strided_view.h"
-#include "fusion/cost/kernel_cost.h"
+#include "fusion/cost/pass_price.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/call_op.h"
 #include "graph/ir/library/convolution.h"
@@ -100,12 +100,7 @@ class Chooser {
     }
     const bool of_image = g_.op(id) == Op::convolution_input_gradient;
     const int64_t elements = Product({c.batch, c.in_channels, Elements(of_image ? c.in : c.out)});
-    const int64_t rate = device_.rate_milli[static_cast<int>(CostClass::kSimple)];
-    const int64_t issued = Product({elements, Elements(c.kernel), kInstructionsOfTap});
-    const int64_t compute =
-        rate == 0 ? 0 : MulDiv(issued, 1000 * kPsPerSecond / device_.sms / rate, device_.clock_hz);
-    return device_.launch_graph_ps + device_.block_ps +
-           std::max(compute, TransferPs(bytes, device_.hbm_bytes_per_s));
+    return PassPs(bytes, Product({elements, Elements(c.kernel), kInstructionsOfTap}), device_);
   }
 
   const BackwardGraph& g_;

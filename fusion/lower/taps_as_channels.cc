@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "fusion/cost/kernel_cost.h"
+#include "fusion/cost/pass_price.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/convolution/image_boxes.h"
@@ -113,12 +113,7 @@ class Chooser {
     const Shape image = folding.Image();
     const int64_t elements = Elements(image);
     const int64_t bytes = (elements + Elements(folding.from.XShape())) * SizeBytes(dtype);
-    const int64_t rate = device_.rate_milli[static_cast<int>(CostClass::kSimple)];
-    const int64_t issued = Product({elements, folding.parts(), kInstructionsOfPart});
-    const int64_t compute =
-        rate == 0 ? 0 : MulDiv(issued, 1000 * kPsPerSecond / device_.sms / rate, device_.clock_hz);
-    return device_.launch_graph_ps + device_.block_ps +
-           std::max(compute, TransferPs(bytes, device_.hbm_bytes_per_s));
+    return PassPs(bytes, Product({elements, folding.parts(), kInstructionsOfPart}), device_);
   }
 
   const BackwardGraph& g_;

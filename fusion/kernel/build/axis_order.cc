@@ -148,6 +148,14 @@ void MergeAxes(KernelIr& ir) {
   DropUnitAxes(ir);
 }
 
+// The kernel with its axes as an access of it lies in memory.
+KernelIr InOrderOf(const KernelIr& ir, const IndexExpr& leader) {
+  KernelIr other = ir;
+  OrderAxes(other, leader);
+  MergeAxes(other);
+  return other;
+}
+
 constexpr int kLanes = 8;  // of a vector of 16 bits
 
 // Whether the values that reductions fold over and stores write vary over both axes or over
@@ -233,9 +241,7 @@ void PreferVectors(KernelIr& ir) {
                                    [&](const IndexExpr* other) { return *other == *leader; });
     if (known) continue;
     tried.push_back(leader);
-    KernelIr other = ir;
-    OrderAxes(other, *leader);
-    MergeAxes(other);
+    KernelIr other = InOrderOf(ir, *leader);
     FoldShortRows(other);
     if (GoesByVectors(other)) first = std::move(other);
   }
@@ -273,9 +279,7 @@ void PreferNeighbours(KernelIr& ir) {
   offsets.erase(std::unique(offsets.begin(), offsets.end(), alike), offsets.end());
   offsets.resize(std::min(offsets.size(), kMostOrders));
   for (const IndexExpr* offset : offsets) {
-    KernelIr other = ir;
-    OrderAxes(other, *offset);
-    MergeAxes(other);
+    KernelIr other = InOrderOf(ir, *offset);
     if (other.extents.back() < kLanes || Strides(other)) continue;
     ir = std::move(other);
     return;
