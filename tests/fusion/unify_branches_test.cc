@@ -5,21 +5,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/planner/planner.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
+#include "tests/support/plans/plan_of.h"
 
 namespace retrograd {
 namespace {
 
 // The kernel of a graph that is one; its plan's checker has compared it with the graph.
 KernelIr KernelOf(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  REQUIRE(graph.status().ToString() == "OK");
-  auto planned = PlanFusion(*graph, *LoadDeviceSpec("h200"));
-  REQUIRE(planned.status().ToString() == "OK");
-  CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
-  REQUIRE(planned->plan.groups.size() == 1);
-  const KernelIr& ir = KernelOf(planned->plan.groups[0])->ir;
+  const Planned planned = PlanOf(Parse(text), Device("h200"));
+  CHECK(planned.plan.Verify(planned.graph).ToString() == "OK");
+  REQUIRE(planned.plan.groups.size() == 1);
+  const KernelIr& ir = KernelOf(planned.plan.groups[0])->ir;
   CHECK(ir.Verify().ToString() == "OK");
   return ir;
 }

@@ -4,19 +4,17 @@
 #include <cstdlib>
 
 #include "fusion/planner/planner.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
+#include "tests/support/plans/plan_of.h"
 
 namespace retrograd {
 namespace {
 
 Planned PlannedOf(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  REQUIRE(graph.status().ToString() == "OK");
-  auto planned = PlanFusion(*graph, *LoadDeviceSpec("h200"));
-  REQUIRE(planned.status().ToString() == "OK");
-  CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
-  return *std::move(planned);
+  Planned planned = PlanOf(Parse(text), Device("h200"));
+  CHECK(planned.plan.Verify(planned.graph).ToString() == "OK");
+  return planned;
 }
 
 TEST_CASE("sums over pairs of points go along the points' elements, side by side in each operand") {
