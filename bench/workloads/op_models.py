@@ -15,7 +15,7 @@ import torch
 from by_name import options_of
 from torch import nn
 from torch.nn import functional as F
-from workloads import fp8_models, image_ops, moving_ops, row_ops
+from workloads import block_ops, field_ops, fp8_models, image_ops, moving_ops, row_ops
 from workloads.weighted import BF16, FP32, Loss, Weighted, given, parameter, rows_of, weighted, zipf
 
 
@@ -197,7 +197,7 @@ def pairwise_differences(batch, points, width):
 
 
 def embedding(rows, columns, indices):
-    op = Weighted(F.embedding, table=parameter(rows, columns))
+    op = Weighted(F.embedding, weight=parameter(rows, columns))
     return op, (zipf(rows, indices), torch.randn(indices, columns, dtype=BF16))
 
 
@@ -239,7 +239,7 @@ def message_passing(nodes, edges, width, dtype, skewed=False):
 
 
 def narrow_linear(rows, width, results, dtype):
-    op = Weighted(torch.matmul, table=parameter(width, results, dtype=dtype))
+    op = Weighted(torch.matmul, other=parameter(width, results, dtype=dtype))
     return op, (given(rows, width, dtype=dtype), torch.randn(rows, results, dtype=dtype))
 
 
@@ -516,6 +516,8 @@ MODELS = {
     **moving_ops.MODELS,
     **image_ops.MODELS,
     **row_ops.MODELS,
+    **block_ops.MODELS,
+    **field_ops.MODELS,
     "pairwise_differences": (pairwise_differences, dict(batch=64, points=256, width=16),
                              dict(batch=2, points=7, width=4)),
     "norm_of_channels": (norm_of_channels, dict(batch=32, channels=3, edge=256),

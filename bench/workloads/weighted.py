@@ -12,7 +12,7 @@ BF16, FP32 = torch.bfloat16, torch.float32
 
 class Weighted(nn.Module):
     """The sum of op(*tensors) times the last arguments, one for each result of the op. The op is
-    given the module's own `parameters` behind the tensors."""
+    given the module's own `parameters` by their names."""
 
     def __init__(self, op, results=1, **parameters):
         super().__init__()
@@ -20,7 +20,7 @@ class Weighted(nn.Module):
         self.weights = nn.ParameterDict(parameters)
 
     def forward(self, *args):
-        values = self.op(*args[: -self.results], *self.weights.values())
+        values = self.op(*args[: -self.results], **dict(self.weights.items()))
         values = values if isinstance(values, tuple) else (values,)
         return sum((v * w).sum() for v, w in zip(values, args[-self.results :]))
 
@@ -33,7 +33,7 @@ class Loss(nn.Module):
         self.op, self.weights = op, nn.ParameterDict(parameters)
 
     def forward(self, *args):
-        return self.op(*args, *self.weights.values())
+        return self.op(*args, **dict(self.weights.items()))
 
 
 def given(*shape, dtype=BF16):

@@ -1,10 +1,11 @@
 // A team of threads goes along a row chunk by chunk; the sum of all chunks before is carried. Where
-// places are neighbours in memory a thread has one of a chunk: groups of lanes add up by shuffles,
-// and the groups of a row by shared memory. The last lane has the first place, so that a shuffle
-// down brings the sum of earlier places. Else neighbouring threads have neighbouring rows: a thread
-// adds up several places, and the threads of a row meet in shared memory.
+// places are neighbours in memory a thread has a vector of them: groups of lanes add up by
+// shuffles, and the groups of a row by shared memory. The last lane has the first places, so that a
+// shuffle down brings the sum of earlier places. Else neighbouring threads have neighbouring rows:
+// a thread adds up several places, and the threads of a row meet in shared memory.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/point_printer.h"
@@ -26,9 +27,9 @@ class ScanText {
         team_(body.schedule.threads_per_row),
         rows_(body.schedule.rows_per_block),
         along_(ScansNeighbours(shape_.shape)),
-        places_(PlacesOfThread(shape_.shape)),
+        places_(PlacesOfThread(shape_.shape, body.schedule)),
         launch_(body, dialect, body.schedule.threads, body.schedule.blocks),
-        printer_(&launch_, 1),
+        printer_(&launch_, along_ ? places_ : 1),
         out_(launch_.out) {
     RG_CHECK(shape_.feasible && team_ * rows_ == launch_.threads());
     while (ir_.instrs[scan_].kind != InstrKind::kScan) ++scan_;
@@ -73,12 +74,42 @@ class ScanText {
   }
 
   void PrintChunkAlong(absl::string_view index) {
-    PrintPlace(index, team_ > 1 ? absl::StrCat(" + (", team_ - 1, " - lane)") : "");
-    PrintOperand();
+    const std::string times = places_ > 1 ? absl::StrCat(" * ", places_) : "";
+    PrintPlace(index, team_ > 1 ? absl::StrCat(" + (", team_ - 1, " - lane)", times) : "");
+    PrintVector();
     PrintSums();
-    out_.Line("sum = ", Folded("carry", "sum"), ";");
-    out_.Line("carry = ", team_ > 1 ? Folded("carry", "chunk") : "sum", ";");
-    PrintUses();
+    out_.Line("const ", sum_, " others = ", Folded("carry", "before"), ";");
+    out_.Line("carry = ", Folded("carry", "chunk"), ";");
+    if (launch_.dialect() != Dialect::kHost) out_.Line("#pragma unroll");
+    out_.Line("for (int j = 0; j < ", places_,
+              "; ++j) values[j] = ", OfUses(Folded("others", "sums[j]")), ";");
+    PrintUses({.lane = places_ > 1 ? "values[j]" : "values[0]", .base = "values"});
+  }
+
+  // `sums` of the thread's places up to each, and `sum` of all of them.
+  void PrintVector() {
+    const std::string last = absl::StrCat(places_ - 1);
+    out_.Line(sum_, " sums[", places_, "];");
+    out_.Line(ComputeName(scan().dtype), " values[", places_, "];");
+    if (launch_.dialect() != Dialect::kHost) out_.Line("#pragma unroll");
+    out_.Line("for (int j = 0; j < ", places_, "; ++j) sums[j] = ", printer_.Identity(scan()), ";");
+    out_.Open("if (inside)");
+    const std::vector<int> instrs = printer_.Needed({scan().operands[0]});
+    DeclareAxes(instrs, {});
+    printer_.SetAccumulator(scan_, places_ > 1 ? "sums[j]" : "sums[0]");
+    printer_.Print({.instrs = instrs, .reductions = {scan_}, .stores = {}});
+    out_.Close();
+    if (places_ > 1) {
+      if (launch_.dialect() != Dialect::kHost) out_.Line("#pragma unroll");
+      if (scan().reverse) {
+        out_.Line("for (int j = ", places_ - 2,
+                  "; j >= 0; --j) sums[j] = ", Folded("sums[j + 1]", "sums[j]"), ";");
+      } else {
+        out_.Line("for (int j = 1; j < ", places_,
+                  "; ++j) sums[j] = ", Folded("sums[j - 1]", "sums[j]"), ";");
+      }
+    }
+    out_.Line(sum_, " sum = sums[", scan().reverse ? "0" : last, "];");
   }
 
   // `sums` of the thread's places up to each, then what the threads before it have.
@@ -97,8 +128,14 @@ class ScanText {
     }
     OpenPlaces(index);
     out_.Line(sum_, " sum = ", Folded("before", "sums[n]"), ";");
-    PrintUses();
+    PrintUses({.lane = OfUses("sum"), .base = ""});
     out_.Close();
+  }
+
+  // What stands behind the scan computes in the compute type.
+  std::string OfUses(const std::string& sum) const {
+    if (AccumulatorType(scan().dtype) == ComputeType(scan().dtype)) return sum;
+    return absl::StrCat("static_cast<", ComputeName(scan().dtype), ">(", sum, ")");
   }
 
   void OpenPlaces(absl::string_view index) {
@@ -128,9 +165,10 @@ class ScanText {
 
   void PrintPlace(absl::string_view index, absl::string_view in_chunk) {
     out_.Line("const ", index, " place = first", in_chunk, ";");
-    out_.Line("const ", index, " column = ",
-              scan().reverse ? absl::StrCat(Sized(shape_.shape.columns - 1), " - place") : "place",
-              ";");
+    const int vector = along_ ? places_ : 1;
+    const std::string last = Sized(shape_.shape.columns - vector);
+    out_.Line("const ", index,
+              " column = ", scan().reverse ? absl::StrCat(last, " - place") : "place", ";");
     out_.Line("const bool inside = row < ", Sized(shape_.shape.rows), " && place < ",
               Sized(shape_.shape.columns), ";");
   }
@@ -154,9 +192,12 @@ class ScanText {
     out_.Close();
   }
 
-  // `sum` of the places of the chunk up to this one, and `chunk` of all of them.
+  // `before`: of the chunk's places before those of the thread; `chunk`: of all of them.
   void PrintSums() {
-    if (team_ == 1) return;
+    if (team_ == 1) {
+      out_.Line("const ", sum_, " before = ", printer_.Identity(scan()), ", chunk = sum;");
+      return;
+    }
     launch_.SetThreadsMeet();
     const int lanes = std::min(team_, kLanes);
     if (team_ <= kLanes) {
@@ -166,9 +207,12 @@ class ScanText {
       out_.Close();
     }
     out_.Open(absl::StrCat("for (int n = 1; n < ", lanes, "; n *= 2)"));
-    out_.Line("const ", sum_, " before = RG_SHUFFLE_DOWN(sum, n);");
-    out_.Line("if (lane % ", lanes, " + n < ", lanes, ") sum = ", Folded("before", "sum"), ";");
+    out_.Line("const ", sum_, " earlier = RG_SHUFFLE_DOWN(sum, n);");
+    out_.Line("if (lane % ", lanes, " + n < ", lanes, ") sum = ", Folded("earlier", "sum"), ";");
     out_.Close();
+    out_.Line(sum_, " before = RG_SHUFFLE_DOWN(sum, 1);");
+    out_.Line("if (lane % ", lanes, " == ", lanes - 1, ") before = ", printer_.Identity(scan()),
+              ";");
     if (team_ > kLanes) PrintGroups();
   }
 
@@ -180,23 +224,20 @@ class ScanText {
     launch_.Barrier();
     out_.Line(sum_, " chunk = ", printer_.Identity(scan()), ";");
     out_.Open(absl::StrCat("for (int g = ", groups - 1, "; g >= 0; --g)"));
-    out_.Line("if (g == lane / ", kLanes, ") sum = ", Folded("chunk", "sum"), ";");
+    out_.Line("if (g == lane / ", kLanes, ") before = ", Folded("chunk", "before"), ";");
     const std::string of_group = absl::StrCat(sums, "[RG_THREAD / ", team_, " * ", groups, " + g]");
     out_.Line("chunk = ", Folded("chunk", of_group), ";");
     out_.Close();
     // The next chunk writes the groups' sums again.
-    if (shape_.shape.columns > team_) launch_.Barrier();
+    if (shape_.shape.columns > team_ * places_) launch_.Barrier();
   }
 
-  void PrintUses() {
+  // `home`: of the scan's values.
+  void PrintUses(Home home) {
     std::vector<int> roots, stores(ir_.stores.size());
     std::iota(stores.begin(), stores.end(), 0);
     for (const Store& s : ir_.stores) roots.push_back(s.instr);
-    std::string value = "sum";
-    if (AccumulatorType(scan().dtype) != ComputeType(scan().dtype)) {
-      value = absl::StrCat("static_cast<", ComputeName(scan().dtype), ">(sum)");
-    }
-    printer_.SetHome(scan_, {.lane = value, .base = ""});
+    printer_.SetHome(scan_, std::move(home));
     printer_.SetKnown(scan_, true);
     const std::vector<int> instrs = printer_.Needed(roots);
     out_.Open("if (inside)");
@@ -209,7 +250,7 @@ class ScanText {
   const Classification shape_;
   const int team_, rows_;
   const bool along_;
-  const int places_;  // of a thread in a chunk
+  const int places_;  // of a thread in a chunk; along a row, those of a vector
   LaunchText launch_;
   PointPrinter printer_;
   SourceWriter& out_;

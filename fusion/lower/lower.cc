@@ -13,6 +13,7 @@
 #include "fusion/lower/private/private_gathers.h"
 #include "fusion/lower/private/private_slices.h"
 #include "fusion/lower/rematerialize.h"
+#include "fusion/lower/split_scans.h"
 #include "fusion/lower/taps_as_channels.h"
 #include "fusion/lower/thin_matmuls.h"
 #include "graph/base/status.h"
@@ -42,6 +43,9 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Before pads: what is no matmul reads its operands as they are.
   if (options.thin_matmuls && options.device != nullptr) {
     RG_ASSIGN_OR_RETURN(g, ExpandThinMatMuls(g, *options.device));
+  }
+  if (options.split_scans && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, SplitScans(g, *options.device));
   }
   // Pads before what makes their operands: rows that are padded are then computed so.
   if (options.pad_operands && options.device != nullptr) {

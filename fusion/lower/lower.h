@@ -23,6 +23,7 @@ struct LowerOptions {
   bool image_order = true;       // images of convolutions are copied into the order that pays
   bool taps_as_channels = true;  // images of few channels get more where that pays
   bool depthwise_taps = true;    // depthwise gradients of few taps are sums where that pays
+  bool split_scans = true;       // scans of few long rows go piece by piece where that pays
   bool pad_operands = true;      // matmuls read operands padded where their prices say so
   bool padded_rows = true;       // rows are computed at the aligned length that a matmul reads
   bool accumulate_order = true;  // each contribution is added where it is made

@@ -128,7 +128,14 @@ bool PricesDecide(const PlanOptions& options) {
 // What is decided without the prices of the kernels that it leads to, by lowering or where layouts
 // are assigned: a whole plan tells what they take.
 constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels", "depthwise_taps",
-                                                "position_order", "walk_order"};
+                                                "split_scans", "position_order",   "walk_order"};
+
+bool HasScans(const BackwardGraph& graph) {
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    if (Info(graph.op(NodeId{i})).pattern == Pattern::kScan) return true;
+  }
+  return false;
+}
 
 bool HasConvolutions(const BackwardGraph& graph) {
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
@@ -141,6 +148,7 @@ bool HasConvolutions(const BackwardGraph& graph) {
 bool MayDecide(absl::string_view feature, const BackwardGraph& graph, const BackwardGraph& lowered,
                const LayoutOptions& layouts) {
   if (feature == "position_order") return HasSumsInOrder(lowered);
+  if (feature == "split_scans") return HasScans(graph);
   if (feature == "walk_order") return WalksDecide(lowered, layouts);
   return HasConvolutions(graph);
 }
@@ -301,6 +309,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
           .image_order = Enabled(options, "image_order"),
           .taps_as_channels = Enabled(options, "taps_as_channels"),
           .depthwise_taps = Enabled(options, "depthwise_taps"),
+          .split_scans = Enabled(options, "split_scans"),
           .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),
           .accumulate_order = Enabled(options, "accumulate_order"),

@@ -2,6 +2,7 @@
 
 import functools
 
+import torch
 from torch._inductor import lowering
 from torch._inductor.decomposition import select_decomp_table
 
@@ -31,9 +32,19 @@ def _call_whole(op):
     lowering.make_fallback(op, lowering.require_contiguous, override_decomp=True)
 
 
+def _eye(rows, columns=None, *, dtype=None, device=None, **_):
+    """PyTorch's own counts in the smallest integer type, of which uint16 has no kernels: a graph
+    with it can be compiled, but not run op by op."""
+    place = torch.arange(rows, device=device)[:, None]
+    other = torch.arange(rows if columns is None else columns, device=device)
+    return (place == other).to(dtype or torch.get_default_dtype())
+
+
 def of_compiler():
-    """{op: decomposition}: Inductor's own table without the ops that are views."""
+    """{op: decomposition}: Inductor's own table without the ops that are views, and with an identity
+    matrix whose graph runs op by op, too."""
     decompositions = dict(select_decomp_table())
+    decompositions |= {torch.ops.aten.eye.default: _eye, torch.ops.aten.eye.m: _eye}
     for op in [op for op in decompositions if _name(op) in OF_VIEWS]:
         del decompositions[op]
         _call_whole(op)

@@ -230,8 +230,8 @@ TEST_CASE("shared launches are the same in every run, and win what they say") {
     INFO("seed " << seed);
     const BackwardGraph graph = RandomGraph(seed);
     // Without what is decided by prices of whole plans, to which shared launches belong.
-    const PlanOptions options = {
-        .disable = {"fusion", "image_order", "depthwise_taps", "position_order", "walk_order"}};
+    const PlanOptions options = {.disable = {"fusion", "image_order", "depthwise_taps",
+                                             "split_scans", "position_order", "walk_order"}};
     auto merged = PlanFusion(graph, H200(), options);
     auto apart = PlanFusion(graph, H200(), Without(options, {"horizontal"}));
     REQUIRE(merged.ok());

@@ -1,9 +1,11 @@
 // One scan: teams of threads have a row each, the places along the scanned axis, and go along it
-// chunk by chunk. What varies before and after the scan is made in the same walk. Where rows and
-// not places are neighbours in memory, neighbouring threads have neighbouring rows, and each thread
-// of a team has several places of a chunk, whose loads are under way together.
+// chunk by chunk. What varies before and after the scan is made in the same walk. Where places are
+// neighbours in memory, each thread has a vector of them. Where rows are, neighbouring threads have
+// neighbouring rows, and each thread of a team has several places of a chunk, whose loads are under
+// way together.
 #include <algorithm>
 
+#include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/scan_walk.h"
@@ -44,8 +46,8 @@ int64_t SumsBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
                           SizeBytes(AccumulatorType(scan->dtype)));
 }
 
-void Add(CandidateList& list, int threads_per_row) {
-  Schedule s{.kind = Template::kScan, .threads = kThreads};
+void Add(CandidateList& list, int threads_per_row, int width = 1) {
+  Schedule s{.kind = Template::kScan, .threads = kThreads, .vector_width = width};
   s.threads_per_row = threads_per_row;
   s.rows_per_block = kThreads / threads_per_row;
   s.blocks = CeilDiv(list.shape().rows, s.rows_per_block);
@@ -55,29 +57,35 @@ void Add(CandidateList& list, int threads_per_row) {
 void AddAcross(CandidateList& list) {
   Add(list, 1);
   if (list.shape().rows >= kRowsOfSm * list.limits().sms) return;
-  const int64_t chunks = CeilDiv(list.shape().columns, PlacesOfThread(list.shape()));
+  const int64_t chunks = CeilDiv(list.shape().columns, PlacesOfThread(list.shape(), {}));
   for (int team = 2; team <= kMostAcross && team / 2 < chunks; team *= 2) Add(list, team);
+}
+
+void AddAlong(CandidateList& list, int width) {
+  Add(list, 8, width);
+  const int64_t vectors = CeilDiv(list.shape().columns, width);
+  for (int team = kLanes; team <= kThreads && team / 2 < vectors; team *= 2) Add(list, team, width);
 }
 
 // Neighbouring threads read neighbouring elements: along the row where that is the fastest axis,
 // else those of neighbouring rows.
 void AddCandidates(CandidateList& list) {
   if (!ScansNeighbours(list.shape())) return AddAcross(list);
-  Add(list, 8);
-  for (int team = kLanes; team <= kThreads && team / 2 < list.shape().columns; team *= 2) {
-    Add(list, team);
+  AddAlong(list, 1);
+  for (int width : list.widths()) {
+    if (width > 1 && !HasEnds(list.ir(), width)) AddAlong(list, width);
   }
 }
 
 LaunchKind Main(const Schedule&) { return LaunchKind::kRowReduction; }
 
 int64_t Chunks(const KernelProfile& p, const Schedule& s) {
-  return CeilDiv(p.shape.shape.columns, s.threads_per_row * PlacesOfThread(p.shape.shape));
+  return CeilDiv(p.shape.shape.columns, s.threads_per_row * PlacesOfThread(p.shape.shape, s));
 }
 
 // Shuffles, and where a row has several groups of lanes, or of places, two barriers a chunk.
 int64_t Rounds(const KernelProfile& p, const Schedule& s, const DeviceSpec&) {
-  const int alone = PlacesOfThread(p.shape.shape) > 1 ? 1 : kLanes;
+  const int alone = ScansNeighbours(p.shape.shape) ? kLanes : 1;
   return Chunks(p, s) * (s.threads_per_row > alone ? 2 : 1);
 }
 
@@ -88,8 +96,10 @@ RowBatches Batches(const KernelProfile& p, const Schedule& s) {
   return {.count = Chunks(p, s), .passes = 2};
 }
 
-PointsOfThread Places(const KernelProfile& p, const Schedule&) {
-  return {.under_way = PlacesOfThread(p.shape.shape), .among_stores = 1};
+PointsOfThread Places(const KernelProfile& p, const Schedule& s) {
+  const int places = PlacesOfThread(p.shape.shape, s);
+  if (ScansNeighbours(p.shape.shape)) return {.at_once = places, .under_way = places};
+  return {.under_way = places, .among_stores = 1};
 }
 
 }  // namespace

@@ -11,8 +11,11 @@ inline bool ScansNeighbours(const RowsAndColumns& shape) {
   return shape.column_axes > shape.row_axes;  // the axis with the highest number is the fastest
 }
 
-// Places that a thread has side by side in a chunk: more than one where rows are neighbours.
-inline int PlacesOfThread(const RowsAndColumns& shape) { return ScansNeighbours(shape) ? 1 : 4; }
+// Places that a thread has side by side in a chunk: a vector of them, or several where rows are
+// neighbours.
+inline int PlacesOfThread(const RowsAndColumns& shape, const Schedule& s) {
+  return ScansNeighbours(shape) ? s.vector_width : 4;
+}
 
 }  // namespace retrograd
 

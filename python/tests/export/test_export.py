@@ -242,6 +242,15 @@ def test_strides_are_recorded_and_storage_is_not_copied_dense(tmp_path):
     assert max(interpreter.errors(outputs, gradients).values()) <= TOLERANCE
 
 
+@pytest.mark.parametrize("extents", [(300,), (3, 300)])
+def test_a_forward_with_a_large_identity_matrix_runs_op_by_op(tmp_path, extents):
+    x = torch.randn(300, requires_grad=True)
+    loss = lambda x: ((x - torch.eye(*extents)) ** 2).sum()  # noqa: E731
+    (path,) = retrograd.export_backward(loss, (x,), {}, tmp_path / "eye", bundle=True)
+    _, outputs, gradients = interpreter.evaluate_file(path, tmp_path / "eye.safetensors")
+    assert max(interpreter.errors(outputs, gradients).values()) <= TOLERANCE
+
+
 def test_alignment_is_claimed_only_where_the_address_has_it(tmp_path):
     store = torch.randn(65)
     weight = nn.Parameter(torch.randn(64))
