@@ -218,14 +218,15 @@ class ScanText {
 
   void PrintGroups() {
     const int groups = team_ / kLanes;
-    const std::string sums =
-        launch_.Shared(AccumulatorType(scan().dtype), "sums", launch_.threads() / kLanes);
-    out_.Line("if (lane % ", kLanes, " == 0) ", sums, "[RG_THREAD / ", kLanes, "] = sum;");
+    const std::string of_groups =
+        launch_.Shared(AccumulatorType(scan().dtype), "groups", launch_.threads() / kLanes);
+    out_.Line("if (lane % ", kLanes, " == 0) ", of_groups, "[RG_THREAD / ", kLanes, "] = sum;");
     launch_.Barrier();
     out_.Line(sum_, " chunk = ", printer_.Identity(scan()), ";");
     out_.Open(absl::StrCat("for (int g = ", groups - 1, "; g >= 0; --g)"));
     out_.Line("if (g == lane / ", kLanes, ") before = ", Folded("chunk", "before"), ";");
-    const std::string of_group = absl::StrCat(sums, "[RG_THREAD / ", team_, " * ", groups, " + g]");
+    const std::string of_group =
+        absl::StrCat(of_groups, "[RG_THREAD / ", team_, " * ", groups, " + g]");
     out_.Line("chunk = ", Folded("chunk", of_group), ";");
     out_.Close();
     // The next chunk writes the groups' sums again.

@@ -215,9 +215,7 @@ int64_t ScatterWorkspace(const ScheduleReading& r) {
 absl::Status CheckScan(const ScheduleReading& r) {
   const Schedule& s = r.schedule;
   if (!r.folds.folds.empty()) return r.Misfit("scans where the kernel folds axes");
-  if (s.split != 1 || s.vector_width != 1 || s.rows_per_thread != 1) {
-    return r.Misfit("is no scanning walk");
-  }
+  if (s.split != 1 || s.rows_per_thread != 1) return r.Misfit("is no scanning walk");
   RG_RETURN_IF_ERROR(CheckTeams(r));
   AxisMask along = 0;
   int scans = 0;
@@ -228,6 +226,10 @@ absl::Status CheckScan(const ScheduleReading& r) {
   }
   const int64_t rows = r.ir.Points(Without(r.ir, along));
   if (scans != 1) return r.Misfit("makes one scan where the kernel has several");
+  const int fastest = r.folds.fastest;
+  if (s.vector_width != 1 && (fastest < 0 || (along >> fastest & 1) == 0)) {
+    return r.Misfit("scans across its vectors");
+  }
   if (s.blocks < CeilDiv(rows, s.rows_per_block)) {
     return r.Misfit(absl::StrCat("does not cover ", rows, " rows"));
   }

@@ -71,6 +71,20 @@ TEST_CASE("a cumulative sum is a kernel along its axis, forwards and backwards")
   CHECK(CheckScan("i64[5,40]", "axis=1", warp) == 1);
 }
 
+TEST_CASE("a long row is scanned in pieces, by vectors, from each end") {
+  const int warp = GENERATE(32, 64);
+  for (const char* reverse : {"0", "1"}) {
+    const std::string attrs = absl::StrCat("axis=1 reverse=", reverse);
+    CHECK(CheckScan("f32[2,40000]", attrs, warp) == 2);
+    CHECK(CheckScan("f32[1,65543]", attrs, warp) == 3);
+    CHECK(CheckOnHost(Parse(absl::StrCat("%x = input name=\"x\" bf16[1,40000]\n"
+                                         "%w = cast %x dtype=f32\n%y = cumsum %w ",
+                                         attrs, "\noutput %y")),
+                      warp) == 2);
+    CHECK(CheckScan("i64[2,40000]", attrs, warp) == 2);
+  }
+}
+
 TEST_CASE("a cumulative product is such a kernel, too") {
   const int warp = GENERATE(32, 64);
   CHECK(CheckScan("f32[3,300]", "axis=1", warp, "cumprod") == 1);
