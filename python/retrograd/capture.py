@@ -15,7 +15,14 @@ import torch._inductor.lowering  # noqa: F401  without it some decompositions fa
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from retrograd import decompositions, distinct_indices, known_values, saved_gathers, schema
+from retrograd import (
+    decompositions,
+    distinct_indices,
+    known_values,
+    saved_gathers,
+    schema,
+    traced_gradients,
+)
 from retrograd.errors import ExportError
 from retrograd.sizes import identical, is_symbolic
 from retrograd.sizes.marks import marked, names_of_symbols
@@ -169,7 +176,8 @@ def capture_backward(
         recorder = _Recorder(list(example_inputs), names, keep_on_device)
         recorder.symbol_names = names_of_symbols(module, example_inputs, names, sizes)
         recorders.append(recorder)
-        with torch._functorch.config.patch(force_non_lazy_backward_lowering=not run):
+        not_lazy = torch._functorch.config.patch(force_non_lazy_backward_lowering=not run)
+        with not_lazy, traced_gradients.in_few_ops():
             compiled = aot_autograd(
                 fw_compiler=recorder.forward_compiler,
                 bw_compiler=recorder.backward_compiler,

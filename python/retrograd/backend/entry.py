@@ -7,7 +7,8 @@ import time
 import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-from retrograd import decompositions, distinct_indices, known_values, native, translate
+from retrograd import decompositions, distinct_indices, known_values, native, traced_gradients
+from retrograd import translate
 from retrograd.backend import divided, dynamic, image_order, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
@@ -57,7 +58,7 @@ def backend(module, example_inputs, *, mode=None, options=None):
             return _boxed(plain(graph_module, inputs, **how))
 
     ours = f"{tag} retrograd {native.load().version().decode()} {settings.tag()}"
-    with torch.compiler.config.patch(cache_key_tag=ours):
+    with torch.compiler.config.patch(cache_key_tag=ours), traced_gradients.in_few_ops():
         compiled = compile_fx(
             module, example_inputs, inner_compile=inner_compile,
             config_patches=settings.inductor_patches(),

@@ -143,11 +143,14 @@ def max_pool_offsets_to_indices(call, offsets, kernel, input_size, stride, paddi
     return total
 
 
-@row("aten.max_pool2d_with_indices_backward.default")
+@row(
+    "aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default"
+)
 def max_pool_backward(call, dy, x, kernel, stride, padding, dilation, ceil_mode, index):
     """The sum of the gradients of those windows whose winner a pixel is, rounded once. Where the
     winners' places in their windows are known they are compared, which are numbers of 8 bits."""
-    b = call.b
+    b, dims = call.b, 2 if "2d" in call.name else 3
+    kernel = list(kernel) * (dims if len(kernel) == 1 else 1)
     axes = _axes(x, dy, kernel, stride, padding, dilation)
     offsets = b.pool_offsets.get(index)
     by_place = offsets is not None and all(axis.dilation == 1 for axis in axes)
@@ -286,8 +289,3 @@ def adaptive_max_pool_backward(call, dy, x, index):
 @row("aten.fractional_max_pool2d_backward.default", "aten.fractional_max_pool3d_backward.default")
 def fractional_max_pool_backward(call, dy, x, kernel, output_size, index):
     return _to_winners(call, dy, x, index, len(kernel))
-
-
-@row("aten.max_pool3d_with_indices_backward.default")
-def max_pool3d_backward(call, dy, x, kernel, stride, padding, dilation, ceil_mode, index):
-    return _to_winners(call, dy, x, index, 3)
