@@ -20,6 +20,7 @@
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
 #include "graph/passes/gathered_scalings.h"
+#include "graph/passes/short_scans.h"
 #include "graph/passes/simplify.h"
 #include "graph/passes/sums/one_hot_sums.h"
 #include "graph/passes/sums/sums_of_slices.h"
@@ -30,6 +31,7 @@ namespace retrograd {
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options) {
   // Composites first: their pieces fuse one by one with what surrounds them.
   RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
+  RG_ASSIGN_OR_RETURN(g, ExpandShortScans(g));
   RG_ASSIGN_OR_RETURN(g, TakeOneHotSums(g));
   RG_ASSIGN_OR_RETURN(g, SliceKnownGathers(g));
   const DeviceSpec* const scatters = options.scatter_lines ? options.device : nullptr;

@@ -21,6 +21,7 @@ from retrograd.rows import (  # noqa: F401
     scaled,
     scatter,
     strided,
+    trilinear,
     view,
     weight_norm,
 )  # fmt: skip

@@ -1,10 +1,9 @@
-"""Rows of the table for gradients over pairs: distances, products of three, bags of embeddings."""
+"""Rows of the table for gradients over pairs: distances and bags of embeddings."""
 
 import math
 
 import torch
 
-from retrograd import dtypes
 from retrograd.aten_table import arithmetic, compare, row
 
 
@@ -49,24 +48,6 @@ def _slope(call, pairs, distance, p):
     power = b.pointwise("pow", ratio, b.full(p - 1, ratio.dtype))
     slope = b.pointwise("mul", sign, power)
     return b.pointwise("where", compare(call, "ne", pairs, 0), slope, b.full(0, sign.dtype))
-
-
-@row("aten._trilinear.default")
-def trilinear(call, x, y, z, new_x, new_y, new_z, summed, _=1):
-    """x y z summed, each with new axes of extent 1 at the places given."""
-    b = call.b
-    x, y, z = (_with_axes(b, v, a) for v, a in ((x, new_x), (y, new_y), (z, new_z)))
-    compute = dtypes.compute_dtype(call.dtype)
-    product = b.pointwise("mul", *(b.cast(v, compute) for v in (x, y)))
-    product = b.pointwise("mul", product, b.cast(z, compute))
-    return b.cast(b.reduce("sum", product, [a % product.rank for a in summed]), call.dtype)
-
-
-def _with_axes(b, x, axes):
-    shape = list(x.shape)
-    for axis in sorted(axes):
-        shape.insert(axis, 1)
-    return b.reshape(x, shape)
 
 
 # --- bags of embeddings --------------------------------------------------------------------------

@@ -243,6 +243,18 @@ def pairs():
         ],
         "aten._trilinear.default": [
             ((f(4, 3), f(2, 3, 5), f(4, 5), [1, 3], [0], [1, 2], [2, 3]), {}),
+            # The forward and the three gradients of a bilinear layer.
+            *(
+                (tuple(t.bfloat16() if torch.is_tensor(t) else t for t in arguments), {})
+                for arguments in (
+                    (f(4, 3), f(2, 3, 5), f(4, 5), [1, 3], [0], [1, 2], [2, 3]),
+                    (f(4, 2), f(2, 3, 5), f(4, 5), [2, 3], [0], [1, 2], [1, 3]),
+                    (f(4, 3), f(4, 2), f(4, 5), [1, 3], [2, 3], [1, 2], [0]),
+                    (f(4, 3), f(2, 3, 5), f(4, 2), [1, 3], [0], [2, 3], [1, 2]),
+                    # No product of two has all of the summed axes.
+                    (f(4, 3), f(4, 3), f(4, 5), [2], [2], [1], [1]),
+                )
+            ),
         ],
         "aten._embedding_bag_backward.default": [
             ((dy, index, offsets, bags, sizes, winners, 6, q, m, False, w, p), {})
