@@ -110,26 +110,33 @@ class WideWriter {
     out_.Line("const ", index_, " a", fast_, " = fast0 + f0 + r;");
   }
 
-  // What can be kept as it lies in memory is loaded of all rows before any is evaluated.
+  // What can be kept as it lies in memory is loaded of all rows before any is evaluated; once, if
+  // it is the same in all of them.
   void LoadPacks() {
-    std::vector<int> packed;
+    std::vector<int> of_rows, of_all;
     for (int i : needed_) {
       const int width = printer_.PackWidth(i);
       if (width == 0) continue;
-      packed.push_back(i);
+      const bool by_row = (ir_.instrs[i].axes >> fast_ & 1) != 0;
+      (by_row ? of_rows : of_all).push_back(i);
       const int packs = tiles_.width / width;
+      const std::string first = by_row ? absl::StrCat("r * ", packs) : "0";
       out_.Line("rg_pack<", StorageName(ir_.buffers[ir_.instrs[i].buffer].dtype), ", ", width,
-                "> q", i, "[", kRows * packs, "];");
-      printer_.SetHome(i, {.lane = absl::StrCat("rg_lane(q", i, "[r * ", packs, " + j / ", width,
+                "> q", i, "[", by_row ? kRows * packs : packs, "];");
+      printer_.SetHome(i, {.lane = absl::StrCat("rg_lane(q", i, "[", first, " + j / ", width,
                                                 "], j % ", width, ")"),
                            .base = "",
-                           .pack = absl::StrCat("q", i, " + r * ", packs)});
+                           .pack = absl::StrCat("q", i, " + ", first)});
     }
-    if (packed.empty()) return;
-    OpenRows();
-    printer_.Print({.instrs = packed, .reductions = {}, .stores = {}});
-    out_.Close();
-    for (int i : packed) printer_.SetKnown(i, true);
+    if (!of_all.empty()) printer_.Print({.instrs = of_all, .reductions = {}, .stores = {}});
+    if (!of_rows.empty()) {
+      OpenRows();
+      printer_.Print({.instrs = of_rows, .reductions = {}, .stores = {}});
+      out_.Close();
+    }
+    for (const std::vector<int>& loads : {of_rows, of_all}) {
+      for (int i : loads) printer_.SetKnown(i, true);
+    }
   }
 
   void StoreTile(int s) {

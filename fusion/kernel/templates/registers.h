@@ -21,6 +21,7 @@ struct KernelProfile {
   // kept from earlier stages.
   std::vector<std::vector<int>> needed;
   int64_t loaded_bytes = 0;        // bytes an element that all inner loads bring in
+  int64_t wide_tile_bytes = 0;     // what all loads bring a thread of a wide tile
   int64_t late_loaded_bytes = 0;   // of them, what a stage that stores is the first to need
   int64_t unguarded_ppm = kPpm;    // of them, what guards let through of an element, on average
   int64_t unloaded_ppm = 0;        // of the elements, those at which guards leave out all loads

@@ -8,6 +8,7 @@
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/layouts/dense_order.h"
+#include "fusion/lower/layouts/given_order.h"
 #include "fusion/lower/layouts/reader_order.h"
 #include "fusion/lower/layouts/walk_order.h"
 #include "fusion/ops/call_op.h"
@@ -98,15 +99,6 @@ std::vector<int> AxesOf(const BackwardGraph& g, NodeId call, ValueId value) {
   return axes;
 }
 
-// Memory order of the first operand that has one, where the result is walked like it.
-std::optional<Layout> LikeOperand(const BackwardGraph& g, absl::Span<const Layout> layouts,
-                                  ValueId v) {
-  for (ValueId operand : g.operands(v.node)) {
-    if (auto order = OrderOf(g, layouts, operand, g.type(v).shape)) return order;
-  }
-  return std::nullopt;
-}
-
 // Whether the strides nest the dims in one order, gaps or not.
 bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
   absl::InlinedVector<std::pair<int64_t, int64_t>, 8> dims;
@@ -130,21 +122,6 @@ std::optional<Layout> OrderWithoutGaps(const BackwardGraph& g, absl::Span<const 
   const auto view = AsStrided(g, layouts, operand);
   if (!view || !AreOrdered(shape, view->strides)) return std::nullopt;
   return DenseInOrderOf(view->strides, shape);
-}
-
-// The order of the operands of the result's shape, if all of them lie alike: in any other order its
-// kernel transposes.
-std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const Layout> layouts,
-                                      ValueId v) {
-  std::optional<Layout> common;
-  for (ValueId operand : g.operands(v.node)) {
-    if (g.type(operand).shape != g.type(v).shape) continue;
-    if (IsConstant(g, BehindViews(g, operand).node)) continue;
-    auto order = OrderWithoutGaps(g, layouts, operand);
-    if (!order || (common && common->strides != order->strides)) return std::nullopt;
-    common = std::move(order);
-  }
-  return common;
 }
 
 // The dense layout in the order of the first operand that is a slice, which has gaps, with pads
@@ -214,7 +191,7 @@ std::optional<Layout> Pitched(const TensorType& type, Layout layout, int64_t ali
 class Assigner {
  public:
   Assigner(const BackwardGraph& g, const LayoutOptions& options)
-      : g_(g), options_(options), layouts_(g.num_values()) {}
+      : g_(g), options_(options), layouts_(g.num_values()), of_no_order_(ValuesOfNoOrder(g)) {}
 
   // What takes the order of tensors that are read beside it, or walked with it, which only a first
   // assignment knows, is claimed for a second, which lets others follow.
@@ -237,6 +214,37 @@ class Assigner {
   bool walks_decide() const { return walks_decide_; }
 
  private:
+  // Memory order of the first operand that has one, where the result is walked like it; one that
+  // nothing in memory gives only where no other operand has one.
+  std::optional<Layout> LikeOperand(ValueId v) const {
+    const Shape& shape = g_.type(v).shape;
+    for (const bool of_none : {false, true}) {
+      for (ValueId operand : g_.operands(v.node)) {
+        if (IsOfNoOrder(operand) != of_none) continue;
+        if (auto order = OrderOf(g_, layouts_, operand, shape)) return order;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The order of the operands of the result's shape, if all of them lie alike whose order something
+  // in memory gives: in any other order its kernel transposes.
+  std::optional<Layout> LikeAllOperands(ValueId v) const {
+    std::optional<Layout> common;
+    for (ValueId operand : g_.operands(v.node)) {
+      if (g_.type(operand).shape != g_.type(v).shape || IsOfNoOrder(operand)) continue;
+      if (IsConstant(g_, BehindViews(g_, operand).node)) continue;
+      auto order = OrderWithoutGaps(g_, layouts_, operand);
+      if (!order || (common && common->strides != order->strides)) return std::nullopt;
+      common = std::move(order);
+    }
+    return common;
+  }
+
+  bool IsOfNoOrder(ValueId operand) const {
+    return of_no_order_[g_.value_index(BehindViews(g_, operand))];
+  }
+
   // Whether any of the values can be stored in the order that was found for it.
   bool Claim(const std::vector<ValueId>& values, std::vector<std::optional<Layout>> orders,
              std::vector<Layout>& claimed) const {
@@ -319,13 +327,11 @@ class Assigner {
       }
     }
     if (IsElementwise(g_, id)) {
-      auto layout = LikeOperand(g_, layouts_, v);
+      auto layout = LikeOperand(v);
       if (!layout) layout = LikePart(g_, layouts_, v);
       if (!layout) layout = LikeNeighbours(g_, layouts_, v);
-      if (layout) {
-        following_.push_back(v);
-        return *layout;
-      }
+      following_.push_back(v);
+      return layout ? *layout : natural();
     }
     if (g_.pattern(id) == Pattern::kJoin) {
       if (auto layout = LikeMostParts(g_, layouts_, v)) return *layout;
@@ -347,8 +353,7 @@ class Assigner {
   std::optional<Layout> ForLibrary(ValueId v) {
     if (auto layout = BesideOthers(v)) return layout;
     if (g_.pattern(v.node) == Pattern::kPointwise) {
-      if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout))
-        return layout;
+      if (auto layout = LikeAllOperands(v); layout && AllRead(v, *layout)) return layout;
     }
     for (const auto reads : {LibraryPrefers, LibraryReads}) {
       for (auto [call, as] : library_users_) {
@@ -415,8 +420,9 @@ class Assigner {
   const BackwardGraph& g_;
   const LayoutOptions& options_;
   std::vector<Layout> layouts_;
+  const std::vector<bool> of_no_order_;
   std::vector<ValueId> free_;       // results of calls, of which nothing asks for an order
-  std::vector<ValueId> following_;  // elementwise values that took the order of an operand
+  std::vector<ValueId> following_;  // elementwise values that took the order of an operand, or none
   bool walks_decide_ = false;
   std::vector<std::pair<ValueId, Use>> stack_;             // scratch
   std::vector<std::pair<NodeId, ValueId>> library_users_;  // of the value that is chosen for

@@ -11,6 +11,7 @@
 #include "fusion/analysis/strided_view.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/lower/layouts/dense_order.h"
+#include "fusion/lower/layouts/given_order.h"
 #include "fusion/ops/call_op.h"
 
 namespace retrograd {
@@ -19,7 +20,11 @@ namespace {
 class Walks {
  public:
   Walks(const BackwardGraph& g, absl::Span<const Layout> layouts, absl::Span<const ValueId> values)
-      : g_(g), layouts_(layouts), walk_of_(g.num_values()), free_(g.num_values()) {
+      : g_(g),
+        layouts_(layouts),
+        of_no_order_(ValuesOfNoOrder(g)),
+        walk_of_(g.num_values()),
+        free_(g.num_values()) {
     std::iota(walk_of_.begin(), walk_of_.end(), size_t{0});
     for (const ValueId v : values) free_[g.value_index(v)] = true;
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
@@ -56,6 +61,7 @@ class Walks {
     const ValueId result{id, 0};
     for (const ValueId operand : g_.operands(id)) {
       if (!IsElementwise(g_, operand.node) || IsConstant(g_, operand.node)) continue;
+      if (of_no_order_[g_.value_index(operand)]) continue;  // each of its readers may have its own
       if (!SameShape(operand, result)) continue;
       walk_of_[WalkOf(g_.value_index(operand))] = WalkOf(g_.value_index(result));
     }
@@ -63,11 +69,13 @@ class Walks {
 
   void CountAround(NodeId id) {
     const ValueId result{id, 0};
+    if (of_no_order_[g_.value_index(result)]) return;
     if (!free_[g_.value_index(result)]) Count(result, result);
     for (const ValueId operand : g_.operands(id)) {
       if (IsElementwise(g_, operand.node) || !SameShape(operand, result)) continue;
-      const NodeId made = BehindViews(g_, operand).node;
-      if (!IsConstant(g_, made) && !IsLibrary(g_, made)) Count(operand, result);
+      const ValueId stored = BehindViews(g_, operand);
+      if (g_.type(stored).elements() < g_.type(result).elements()) continue;  // repeated
+      if (!IsConstant(g_, stored.node) && !IsLibrary(g_, stored.node)) Count(operand, result);
     }
   }
 
@@ -80,6 +88,7 @@ class Walks {
 
   const BackwardGraph& g_;
   absl::Span<const Layout> layouts_;
+  const std::vector<bool> of_no_order_;
   std::vector<size_t> walk_of_;  // by value_index: a value of the same walk
   std::vector<bool> free_;       // by value_index
   absl::flat_hash_set<std::pair<size_t, size_t>> counted_;  // walks and what lies in memory

@@ -16,9 +16,9 @@ namespace retrograd {
 // Elementwise values that read each other, not through a view, are walked together: most of them
 // share kernels. Of each of `values`, which are elementwise: a layout along the dim along which
 // most of these lie, of all that are walked with it: what is read from elsewhere, each once, and
-// the elementwise values that are not among `values`: outputs, operands of calls, and those that no
-// operand gives an order. Results of calls do not count: their order is as free. nullopt if the
-// value lies so by `layouts`, or along a dim of as many. layouts: of all values.
+// the elementwise values that are not among `values`: outputs and operands of calls. Results of
+// calls do not count, whose order is as free, nor what is repeated. nullopt if the value lies so by
+// `layouts`, or along a dim of as many. layouts: of all values.
 std::vector<std::optional<Layout>> OrdersOfWalks(const BackwardGraph& graph,
                                                  absl::Span<const Layout> layouts,
                                                  absl::Span<const ValueId> values);
