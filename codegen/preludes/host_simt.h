@@ -193,6 +193,13 @@ inline typename rg_storage<T>::compute rg_load(T* p, int64_t i) {
   return rg_storage<T>::widen(p[i]);
 }
 
+// Zero, or what is given, where it is not there.
+template <typename T>
+inline typename rg_storage<T>::compute rg_load_where(
+    bool there, T* p, int64_t i, typename rg_storage<T>::compute otherwise = 0) {
+  return there ? rg_load(p, i) : otherwise;
+}
+
 template <typename T, typename V>
 inline void rg_store(T* p, int64_t i, V v) {
   p[i] = rg_storage<T>::narrow(v);
@@ -281,6 +288,13 @@ inline typename rg_storage<T>::compute rg_load(rg_checked<T> p, int64_t i,
   return rg_storage<T>::widen(p.data[p.first + i]);
 }
 
+template <typename T>
+inline typename rg_storage<T>::compute rg_load_where(bool there, rg_checked<T> p, int64_t i,
+                                                     typename rg_storage<T>::compute otherwise = 0,
+                                                     int line = __builtin_LINE()) {
+  return there ? rg_load(p, i, line) : otherwise;
+}
+
 template <typename T, typename V>
 inline void rg_store(rg_checked<T> p, int64_t i, V v, int line = __builtin_LINE()) {
   if (p.allowed(i, 1, true, line)) p.data[p.first + i] = rg_storage<T>::narrow(v);
@@ -364,6 +378,11 @@ struct rg_checked_shared {
 template <typename T>
 inline typename rg_storage<T>::compute rg_load(rg_checked_shared<T> p, int64_t i) {
   return rg_storage<T>::widen(p[i]);
+}
+template <typename T>
+inline typename rg_storage<T>::compute rg_load_where(
+    bool there, rg_checked_shared<T> p, int64_t i, typename rg_storage<T>::compute otherwise = 0) {
+  return there ? rg_load(p, i) : otherwise;
 }
 template <typename T, int V>
 inline void rg_load_pack(rg_checked_shared<T> p, int64_t i, rg_pack<T, V>* out) {

@@ -221,16 +221,19 @@ std::string PointPrinter::LoadText(int i) const {
   const Buffer& buffer = ir_.buffers[load.buffer];
   const StagedLoad& stage = staged_[i];
   const bool shared = !stage.array.empty();
-  std::string value =
-      absl::StrCat("rg_load(", shared ? stage.array : launch_.BufferName(load.buffer), ", ",
-                   shared ? stage.place : OffsetText(i, 0), ")");
-  if (ComputeType(buffer.dtype) != ComputeType(load.dtype)) {
-    value = Converted(buffer.dtype, load.dtype, value, launch_.dialect());
+  const std::string element = absl::StrCat(shared ? stage.array : launch_.BufferName(load.buffer),
+                                           ", ", shared ? stage.place : OffsetText(i, 0));
+  const std::string guards = And(load_condition_, AllGuards(i, 0));
+  const std::string fill = Literal(load.fill, load.dtype, launch_.dialect());
+  const bool converts = ComputeType(buffer.dtype) != ComputeType(load.dtype);
+  if (!guards.empty() && !converts) {
+    const std::string otherwise = FillsZeros(load) ? "" : absl::StrCat(", ", fill);
+    return absl::StrCat("rg_load_where(", guards, ", ", element, otherwise, ")");
   }
-  const std::string guards = AllGuards(i, 0);
-  if (guards.empty()) return value;
-  return absl::StrCat(guards, " ? ", value, " : ",
-                      Literal(load.fill, load.dtype, launch_.dialect()));
+  const std::string value = absl::StrCat("rg_load(", element, ")");
+  if (!converts) return value;
+  const std::string converted = Converted(buffer.dtype, load.dtype, value, launch_.dialect());
+  return guards.empty() ? converted : absl::StrCat(guards, " ? ", converted, " : ", fill);
 }
 
 std::string PointPrinter::IndexValueText(const Instr& instr) const {

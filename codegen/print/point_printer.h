@@ -53,6 +53,8 @@ class PointPrinter {
   void SetStaged(int instr, StagedLoad load) { staged_[instr] = std::move(load); }
   void SetKnown(int instr, bool known) { known_[instr] = known; }
   bool known(int instr) const { return known_[instr]; }
+  // Loads of one lane happen where this holds, too, and are as in a place outside elsewhere.
+  void SetLoadCondition(std::string condition) { load_condition_ = std::move(condition); }
   // By instruction: whether its value is known, and where it stands. A text that is printed twice
   // begins with the same ones.
   struct Values {
@@ -139,6 +141,7 @@ class PointPrinter {
   std::vector<Home> homes_;
   std::vector<StagedLoad> staged_;
   std::vector<bool> known_;
+  std::string load_condition_;
   std::vector<bool> array_;  // lanes stand in an array v<n>
   std::vector<std::string> accumulators_;
   // Of a quotient of a shared divisor: the first quotient by it, which names the reciprocal; else

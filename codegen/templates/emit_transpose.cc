@@ -245,12 +245,21 @@ class SquareWriter {
 
   // A walk of the block over the tile, at places that are there.
   void OpenWalk(absl::string_view slow, absl::string_view fast) {
+    OpenPlaces(slow, fast);
+    out_.Open(absl::StrCat("if (", Inside(), ")"));
+  }
+
+  // The same at places that may not be there.
+  void OpenPlaces(absl::string_view slow, absl::string_view fast) {
     launch_.OpenUnrolled("k", kSquareTurns);
     out_.Line("const int n = first + k * ", launch_.threads() / kTile, ";");
     out_.Line("const ", index_, " a", slow_, " = slow0 + ", slow, ";");
     out_.Line("const ", index_, " a", fast_, " = fast0 + ", fast, ";");
-    out_.Open("if (a", slow_, " < ", Sized(ir_.extents[slow_]), " && a", fast_, " < ",
-              Sized(ir_.extents[fast_]), ")");
+  }
+
+  std::string Inside() const {
+    return absl::StrCat("a", slow_, " < ", Sized(ir_.extents[slow_]), " && a", fast_, " < ",
+                        Sized(ir_.extents[fast_]));
   }
 
   void CloseWalk() {
@@ -265,9 +274,12 @@ class SquareWriter {
       out_.Line(ComputeName(ir_.instrs[i].dtype), " asked", i, "[", kSquareTurns, "];");
       printer_.SetHome(i, {.lane = Asked(i), .base = ""});
     }
-    OpenWalk(slow, fast);
+    // Without a branch, at whose end a thread would wait for the load in it.
+    OpenPlaces(slow, fast);
+    printer_.SetLoadCondition(Inside());
     printer_.Print({.instrs = loads, .reductions = {}, .stores = {}});
-    CloseWalk();
+    printer_.SetLoadCondition("");
+    out_.Close();
     for (int i : loads) printer_.SetKnown(i, true);
   }
 

@@ -3,9 +3,11 @@
 #ifndef RETROGRAD_FUSION_ANALYSIS_FREE_READS_H_
 #define RETROGRAD_FUSION_ANALYSIS_FREE_READS_H_
 
+#include <array>
 #include <cstdint>
 
 #include "fusion/device/device_spec.h"
+#include "graph/ir/op.h"
 
 namespace retrograd {
 
@@ -16,11 +18,13 @@ struct FreeReads {
   // So many pointwise ops in a row, none dearer than a division, cost no more than to read what
   // they make.
   int64_t remade_ops = 4;
+  // Femtoseconds in which memory brings in a byte, and in which all units evaluate one op of each
+  // CostClass. No byte takes any if no device is known: then nothing dearer is made again.
+  int64_t byte_fs = 0;
+  std::array<int64_t, kNumCostClasses> op_fs = {};
 };
 
-inline FreeReads FreeReadsOf(const DeviceSpec& device) {
-  return {.large_elements = device.large_elements, .remade_ops = device.remade_ops};
-}
+FreeReads FreeReadsOf(const DeviceSpec& device);
 
 }  // namespace retrograd
 

@@ -45,6 +45,23 @@ RG_INLINE float rg_lane(const rg_vector<rg_bf16, V>& pack, int lane) {
   }
 }
 
+// Zero, or what is given, where it is not there. Nothing but the load depends on that: a conversion
+// beside it would make a branch, at whose end a thread waits for the load.
+template <typename T>
+RG_INLINE typename rg_compute<T>::type rg_load_where(bool there, T* p, int64_t i) {
+  typedef typename rg_plain<T>::type E;
+  rg_vector<E, 1> v;
+  v.word = {};
+  if (there) v.word = *reinterpret_cast<const typename rg_word<sizeof(E)>::type*>(p + i);
+  return rg_lane(v, 0);
+}
+template <typename T>
+RG_INLINE typename rg_compute<T>::type rg_load_where(bool there, T* p, int64_t i,
+                                                     typename rg_compute<T>::type otherwise) {
+  const typename rg_compute<T>::type v = rg_load_where(there, p, i);
+  return there ? v : otherwise;
+}
+
 template <int V, typename T>
 RG_INLINE void rg_load_vec(T* p, int64_t i, typename rg_compute<T>::type* out) {
   typedef typename rg_plain<T>::type E;
