@@ -2,6 +2,7 @@
 // one into shared memory, evaluates its points along the fast one, and stores what runs along the
 // slow one from shared memory. Of a wide tile it evaluates the points along the loads' axis, and
 // the results pass through shared memory, by accesses of several elements on either side.
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -72,13 +73,17 @@ class WideWriter {
     printer_.DeclareAxes(outer, used, "o");
   }
 
-  // Of 32 threads 4 lie side by side along the loads' axis and 8 along the stores': loads are of
-  // whole sectors, and lines of the tile in different banks.
+  // Of 32 threads 4 lie side by side along the loads' axis and 8 along the stores', or more and
+  // fewer where these are short: loads are of whole sectors, and lines of the tile in different
+  // banks.
   void Evaluate() {
-    const int64_t across = tiles_.slow() / tiles_.width / 4;
+    const int64_t down = std::min<int64_t>(8, tiles_.fast() / kRows), beside = 32 / down;
+    const int64_t across = tiles_.slow() / tiles_.width / beside;
     out_.Line("const int team = RG_THREAD / 32;");
-    out_.Line("const int s0 = (team % ", across, " * 4 + RG_THREAD % 4) * ", tiles_.width, ";");
-    out_.Line("const int f0 = (team / ", across, " * 8 + RG_THREAD % 32 / 4) * ", kRows, ";");
+    out_.Line("const int s0 = (team % ", across, " * ", beside, " + RG_THREAD % ", beside, ") * ",
+              tiles_.width, ";");
+    out_.Line("const int f0 = (team / ", across, " * ", down, " + RG_THREAD % 32 / ", beside,
+              ") * ", kRows, ";");
     out_.Line("const ", index_, " a", slow_, " = slow0 + s0;");
     out_.Open("if (a", slow_, " < ", Sized(ir_.extents[slow_]), " && fast0 + f0 < ",
               Sized(ir_.extents[fast_]), ")");

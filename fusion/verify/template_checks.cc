@@ -80,14 +80,12 @@ absl::Status CheckTranspose(const ScheduleReading& r) {
   const Schedule& s = r.schedule;
   if (!r.folds.folds.empty()) return r.Misfit("transposes where the kernel folds axes");
   if (s.split != 1 || s.threads % 32 != 0) return r.Misfit("is no transposing walk");
-  // Blocks over the fastest axis and one other, whichever it is: of 32 x 32, or of 64 along the
-  // other and 16 vectors.
+  // Blocks over the fastest axis and one other, whichever it is: of 32 x 32, or of 1,024 vectors,
+  // 16 elements to 16 vectors along the fastest axis.
   if (s.vector_width != 1 && s.vector_width != 4 && s.vector_width != 8) {
     return r.Misfit("transposes by no width that it has");
   }
   const bool wide = s.vector_width > 1;
-  const int64_t slow_tile = wide ? 64 : 32;
-  const int64_t fast_tile = wide ? int64_t{16} * s.vector_width : 32;
   // A thread has a vector along the other axis in each of four neighbours along the fastest one.
   const int64_t fast = r.folds.fastest < 0 ? 1 : r.ir.extents[r.folds.fastest];
   if (wide && fast % 4 != 0) return r.Misfit("has rows of four that reach beyond the fastest axis");
@@ -95,8 +93,12 @@ absl::Status CheckTranspose(const ScheduleReading& r) {
     const int64_t slow = r.ir.extents[a];
     if (slow <= 1 || slow % s.vector_width != 0) continue;
     const int64_t others = r.ir.Points(r.ir.all_axes()) / (slow * fast);
-    if (s.blocks == others * CeilDiv(slow, slow_tile) * CeilDiv(fast, fast_tile))
-      return absl::OkStatus();
+    const int64_t shortest = wide ? 16 : 32, longest = wide ? int64_t{16} * s.vector_width : 32;
+    const int64_t elements = int64_t{1024} * s.vector_width;
+    for (int64_t tile = shortest; tile <= longest; tile *= 2) {
+      if (s.blocks == others * CeilDiv(slow, elements / tile) * CeilDiv(fast, tile))
+        return absl::OkStatus();
+    }
   }
   return r.Misfit("has another number of blocks than tiles");
 }

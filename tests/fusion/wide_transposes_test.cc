@@ -2,8 +2,10 @@
 // rows of four along the stores'.
 #include "absl/strings/str_cat.h"
 #include "fusion/planner/planner.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/plans/run_plan.h"
 
 namespace retrograd {
 namespace {
@@ -11,13 +13,15 @@ namespace {
 constexpr int kBatch = 32;
 
 // A saved tensor that lies channels-last, less the mean of each channel, row-major.
+BackwardGraph Centred(int64_t channels, int64_t pixels) {
+  return Parse(absl::StrCat("%x = input kind=saved alignment=16 strides=[", channels * pixels,
+                            ",1,", channels, "]  bf16[", kBatch, ",", channels, ",", pixels,
+                            "]\n%mean = input kind=saved  f32[1,", channels,
+                            ",1]\n%wide = cast %x dtype=f32\n%y = sub %wide %mean\noutput %y\n"));
+}
+
 absl::StatusOr<Planned> PlanOf(int64_t channels, int64_t pixels) {
-  const auto graph = ParseGraph(absl::StrCat(
-      "%x = input kind=saved alignment=16 strides=[", channels * pixels, ",1,", channels,
-      "]  bf16[", kBatch, ",", channels, ",", pixels, "]\n%mean = input kind=saved  f32[1,",
-      channels, ",1]\n%wide = cast %x dtype=f32\n%y = sub %wide %mean\noutput %y\n"));
-  REQUIRE(graph.status().ToString() == "OK");
-  return PlanFusion(*graph, *LoadDeviceSpec("h200"), {});
+  return PlanFusion(Centred(channels, pixels), *LoadDeviceSpec("h200"), {});
 }
 
 KernelBody* TransposeOf(FusionPlan& plan) {
@@ -35,6 +39,25 @@ TEST_CASE("rows that no vector fills are stored by fours, where vectors fill the
   REQUIRE(body != nullptr);
   CHECK(body->schedule.vector_width == 8);
   CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+}
+
+TEST_CASE("tiles are as short as the axis that is stored along, and the longer along the other") {
+  const std::tuple<int64_t, int64_t, int64_t> few_pixels[] = {
+      {3136, 16, 7}, {504, 24, 2}, {504, 40, 4}, {504, 120, 8}};
+  for (const auto& [channels, pixels, tiles] : few_pixels) {
+    CAPTURE(channels, pixels);
+    const BackwardGraph graph = Centred(channels, pixels);
+    const std::vector<Values> inputs = RandomInputs(graph, 7);
+    RunSetup setup;
+    setup.host.compile = {.check = true};
+    auto run = RunOnHost(graph, inputs, setup);
+    REQUIRE(run.status().ToString() == "OK");
+    const KernelBody* body = TransposeOf(run->planned.plan);
+    REQUIRE(body != nullptr);
+    CHECK(body->schedule.vector_width == 8);
+    CHECK(body->schedule.blocks == kBatch * tiles);
+    CHECK(run->outputs[0] == FirstOutput(graph, inputs));
+  }
 }
 
 TEST_CASE("P7: vectors that reach beyond either axis of a tile are refused") {

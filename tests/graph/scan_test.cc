@@ -1,8 +1,10 @@
 // cumsum and cumprod: the sums and products of the elements up to each, along one axis.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "graph/passes/rebatch.h"
+#include "graph/passes/short_scans.h"
 #include "graph/passes/simplify.h"
 #include "graph/proto/proto.h"
 #include "graph/reference/reference.h"
@@ -50,6 +52,25 @@ TEST_CASE("a cumulative product multiplies, and its scan between two flips is on
   CHECK(simple->num_nodes() == 3);  // both ways from the other end are one
   const BackwardGraph with_zero = Parse("%x = input f64[3]\n%y = cumprod %x axis=0\noutput %y");
   CHECK(Run(with_zero, {2, 0, 3}) == Values{2, 0, 0});
+}
+
+TEST_CASE("a scan of at most four places is made place by place, with the same results") {
+  for (const char* type : {"f64[3,4]", "f32[2,3]", "i8[5,2]", "f64[4,1]"}) {
+    for (const char* scan : {"cumsum %x axis=1", "cumprod %x axis=1 reverse=1"}) {
+      INFO(type << " " << scan);
+      const BackwardGraph graph =
+          Parse(absl::StrCat("%x = input name=\"x\" ", type, "\n%y = ", scan, "\noutput %y"));
+      const auto expanded = ExpandShortScans(graph);
+      REQUIRE(expanded.ok());
+      CHECK_FALSE(HasOp(*expanded, Op::cumsum));
+      CHECK_FALSE(HasOp(*expanded, Op::cumprod));
+      Values x(graph.type(NodeId{0}).elements());
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 5) - 1.5;
+      if (type[0] == 'i') std::fill(x.begin(), x.end(), 12);  // 144 wraps around
+      CHECK(FirstOutput(*expanded, {x}) == FirstOutput(graph, {x}));
+    }
+  }
+  CHECK(HasOp(*ExpandShortScans(Scan("f64[3,5]", "axis=1")), Op::cumsum));
 }
 
 TEST_CASE("magnitudes add up along a scan") {

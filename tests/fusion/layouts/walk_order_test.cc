@@ -93,6 +93,29 @@ TEST_CASE("a value lies as most of what is walked with it, and as its operand in
   CHECK_FALSE(WalksDecide(*graph, {}));
 }
 
+// The gradient of scores that are normalised along both axes, as contrastive losses have it: each
+// half is less a mask of the diagonal, which no tensor of its size is read for.
+TEST_CASE("what no tensor is read for has no say in the order of others, and joins no walks") {
+  for (const bool walk_order : {false, true}) {
+    GraphBuilder b("scores");
+    const Shape shape = {6, 6};
+    const ValueId scores = b.Input({DType::kFp32, shape}, {.name = "scores"});
+    const ValueId rows =
+        b.Add(Op::iota, {}, {{"dtype", "f32"}, {"shape", shape}, {"axis", int64_t{0}}});
+    const ValueId columns =
+        b.Add(Op::iota, {}, {{"dtype", "f32"}, {"shape", shape}, {"axis", int64_t{1}}});
+    const ValueId mask = b.Cast(b.Add(Op::eq, {rows, columns}), DType::kFp32);
+    const ValueId across = b.Add(Op::sub, {mask, b.Add(Op::exp, {b.Permute(scores, {1, 0})})});
+    const ValueId along = b.Add(Op::sub, {mask, b.Add(Op::exp, {scores})});
+    const ValueId both = b.Add(Op::add, {b.Permute(across, {1, 0}), along});
+    b.Output(b.Sum(both, {1}), "sums");
+    const auto graph = b.Build();
+    REQUIRE(graph.status().ToString() == "OK");
+    CHECK(StridesOf(*graph, {across, along, both}, walk_order) ==
+          std::vector<std::vector<int64_t>>{{1, 6}, {6, 1}, {6, 1}});
+  }
+}
+
 TEST_CASE("a walk ends at views, and results of calls have no say in it") {
   Tokens t({2, 6, 4});
   const ValueId x = t.Input("x", t.by_tokens);

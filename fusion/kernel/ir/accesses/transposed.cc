@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/accesses/vector_access.h"
+#include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
 namespace {
@@ -52,6 +53,21 @@ bool LoadsWide(const KernelIr& ir, const WideTiles& tiles) {
   return tiles.width <= widest && ir.extents[tiles.axis] % tiles.width == 0;
 }
 
+// The tile of which the fewest cover both axes; of as many, the longest along the stores.
+int64_t FastTileOf(const KernelIr& ir, const WideTiles& tiles) {
+  const int64_t slow = ir.extents[tiles.axis], fast = ir.extents[FastestAxis(ir)];
+  const auto count = [&](int64_t fast_tile) {
+    WideTiles of = tiles;
+    of.fast_tile = fast_tile;
+    return CeilDiv(slow, of.slow()) * CeilDiv(fast, of.fast());
+  };
+  int64_t best = WideTiles::kLongest * tiles.width;
+  for (int64_t tile = best / 2; tile >= WideTiles::kShortest; tile /= 2) {
+    if (count(tile) < count(best)) best = tile;
+  }
+  return best;
+}
+
 bool StoresWide(const KernelIr& ir) {
   const int64_t fast = ir.extents[FastestAxis(ir)];
   for (const Store& s : ir.stores) {
@@ -79,8 +95,10 @@ std::optional<WideTiles> WideTilesOf(const KernelIr& ir) {
   const std::optional<int> axis = TransposedLoadAxis(ir);
   if (!axis.has_value() || !StoresWide(ir)) return std::nullopt;
   for (const int width : {8, 4}) {
-    const WideTiles tiles = {.axis = *axis, .width = width};
-    if (LoadsWide(ir, tiles)) return tiles;
+    WideTiles tiles = {.axis = *axis, .width = width};
+    if (!LoadsWide(ir, tiles)) continue;
+    tiles.fast_tile = FastTileOf(ir, tiles);
+    return tiles;
   }
   return std::nullopt;
 }

@@ -36,12 +36,15 @@ std::vector<int> LoadsAhead(const KernelIr& ir, int axis);
 struct WideTiles {
   int axis = -1;  // the loads'
   int width = 1;
+  int64_t fast_tile = 16;  // fast(): a power of two
   // Elements of a tile along the loads' axis and the stores': 256 threads evaluate it once.
-  int64_t slow() const { return 64; }
-  int64_t fast() const { return int64_t{16} * width; }
+  int64_t slow() const { return int64_t{256} * kRows * width / fast_tile; }
+  int64_t fast() const { return fast_tile; }
   int64_t pitch() const { return fast() + kPad; }  // from line to line: threads meet other banks
 
   static constexpr int kRows = 4;
+  static constexpr int64_t kShortest = 16;  // of fast()
+  static constexpr int64_t kLongest = 16;   // of fast(), in vectors
   static constexpr int kPad = 4;
 };
 
