@@ -2,6 +2,7 @@
 // rows of four along the stores'.
 #include "absl/strings/str_cat.h"
 #include "fusion/planner/planner.h"
+#include "graph/reference/reference.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/graphs/random_graph.h"
