@@ -77,7 +77,7 @@ PARTS = {
         "depthwise_taps", "depthwise gradients of few taps are calls",
         "fusion/lower/depthwise_taps.cc", "fusion/lower/depthwise_taps.h"),
     "split scans": _feature(
-        "split_scans", "a scan of few long rows has as many blocks as rows",
+        "split_scans", "a cumulative sum of few long rows has as many blocks as rows",
         "fusion/lower/split_scans.cc", "fusion/lower/split_scans.h"),
     "thin matmuls": _feature(
         "thin_matmuls", "matmuls of few rows, columns or terms are the library's",

@@ -193,6 +193,7 @@ class SquareWriter {
   Kernel Write() {
     launch_.UseWideIndexAbove(launch_.blocks() + ir_.extents[slow_] + ir_.extents[fast_] +
                               2 * kTile);
+    launch_.UseWideIndexAbove(FarthestAsked());
     index_ = launch_.index_type();
     std::vector<int> stores(ir_.stores.size());
     std::iota(stores.begin(), stores.end(), 0);
@@ -225,6 +226,19 @@ class SquareWriter {
     return absl::StrCat(tile, "[", line, " * ", kPitch, " + ", place, "]");
   }
   static std::string Asked(int instr) { return absl::StrCat("asked", instr, "[k]"); }
+
+  // The largest offset of what is asked for, at places of the tiles beyond both axes, too.
+  int64_t FarthestAsked() const {
+    std::vector<int64_t> extents(ir_.extents.begin(), ir_.extents.end());
+    for (const int axis : {slow_, fast_}) extents[axis] = CeilDiv(extents[axis], kTile) * kTile;
+    int64_t farthest = 0;
+    for (const std::vector<int>& loads : {loads_, ahead_}) {
+      for (const int i : loads) {
+        farthest = std::max(farthest, Range(ir_.instrs[i].offset, extents).max);
+      }
+    }
+    return farthest;
+  }
 
   void DeclareTile(const std::string& name, int instr) {
     launch_.Shared(ComputeType(ir_.instrs[instr].dtype), name, kTile * kPitch);
@@ -336,7 +350,7 @@ GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect) {
     RG_CHECK(TransposedAxis(body.ir).has_value());
     return {.launches = {SquareWriter(body, dialect).Write()}};
   }
-  const std::optional<WideTiles> tiles = WideTilesOf(body.ir);
+  const std::optional<WideTiles> tiles = WideTilesOf(body.ir, body.schedule.blocks);
   RG_CHECK(tiles.has_value() && tiles->width == body.schedule.vector_width);
   return {.launches = {WideWriter(body, *tiles, dialect).Write()}};
 }

@@ -5,6 +5,7 @@
 
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/kernel/build/build.h"
+#include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
 namespace {
@@ -36,6 +37,7 @@ class Sourcing {
     std::optional<ValueId> source;
     int ops = g_.op(id) == Op::cast ? 0 : 1;
     int64_t fs = free_.op_fs[static_cast<int>(cost)];
+    if (type.dtype == DType::kFp64) fs = MulDiv(fs, kPpm, free_.fp64_ppm);
     for (ValueId operand : g_.operands(id)) {
       const ValueId made = BehindViews(g_, operand);
       if (IsConstant(g_, made.node)) continue;
@@ -56,7 +58,7 @@ class Sourcing {
       return std::nullopt;
     }
     // What is dear is made again in less time than memory takes for the result.
-    if (dear && fs > SizeBytes(type.dtype) * free_.byte_fs) return std::nullopt;
+    if (dear && fs >= SizeBytes(type.dtype) * free_.byte_fs) return std::nullopt;
     ops_[Index(id)] = ops, fs_[Index(id)] = fs, dear_[Index(id)] = dear;
     return source;
   }

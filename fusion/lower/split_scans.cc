@@ -22,10 +22,10 @@ struct Pieces {
   int64_t rest() const { return extent - count * length; }
 };
 
-// As many pieces as fill the device, of whole vectors; half as many if the row is then whole
-// pieces.
+// As many pieces as fill the device, of whole vectors; fewer, but more than half as many, where the
+// row is then whole pieces.
 std::optional<Pieces> PiecesOf(const BackwardGraph& g, NodeId id, const DeviceSpec& device) {
-  if (Info(g.op(id)).pattern != Pattern::kScan) return std::nullopt;
+  if (g.op(id) != Op::cumsum) return std::nullopt;
   const TensorType& type = g.type(id);
   const int64_t extent = type.shape[g.node(id).attrs.Int("axis")];
   if (type.elements() == 0) return std::nullopt;
@@ -45,7 +45,6 @@ class Splitter {
  public:
   Splitter(GraphBuilder& b, const BackwardGraph& g, NodeId id, const Pieces& pieces)
       : b_(b),
-        op_(g.op(id)),
         axis_(g.node(id).attrs.Int("axis")),
         reverse_(g.node(id).attrs.Int("reverse") != 0),
         pieces_(pieces) {}
@@ -61,14 +60,9 @@ class Splitter {
     cut[axis_] = pieces_.length;
     cut.insert(cut.begin() + axis_, pieces_.count);
     const ValueId main = b_.Reshape(Part(x, axis_, first, first + whole), cut);
-    ValueId scanned = Scan(main, axis_ + 1), totals = scanned;
-    if (op_ == Op::cumsum) {
-      totals = b_.Sum(main, {axis_ + 1}, /*keep=*/true);
-    } else {
-      totals = End(scanned, axis_ + 1);
-    }
-    totals = Scan(totals, axis_);
-    scanned = Joined(scanned, b_.Expand(Before(totals), cut));
+    const ValueId totals = Scan(b_.Sum(main, {axis_ + 1}, /*keep=*/true), axis_);
+    const ValueId scanned =
+        b_.Add(Op::add, {b_.Expand(Before(totals), cut), Scan(main, axis_ + 1)});
     Shape flat = shape;
     flat[axis_] = whole;
     ValueId result = b_.Cast(b_.Reshape(scanned, flat), given);
@@ -78,8 +72,8 @@ class Splitter {
     end[axis_] = rest;
     const ValueId before = b_.Expand(b_.Reshape(End(totals, axis_), row), end);
     const int64_t start = reverse_ ? 0 : whole;
-    const ValueId last =
-        b_.Cast(Joined(Scan(Part(x, axis_, start, start + rest), axis_), before), given);
+    const ValueId of_rest = Scan(Part(x, axis_, start, start + rest), axis_);
+    const ValueId last = b_.Cast(b_.Add(Op::add, {before, of_rest}), given);
     std::vector<ValueId> parts = {result, last};
     if (reverse_) std::swap(parts[0], parts[1]);
     return b_.Add(Op::cat, parts, {{"axis", axis_}});
@@ -89,11 +83,7 @@ class Splitter {
   static DType Wide(DType dtype) { return IsFloat(dtype) ? ComputeType(dtype) : dtype; }
 
   ValueId Scan(ValueId v, int64_t axis) const {
-    return b_.Add(op_, {v}, {{"axis", axis}, {"reverse", int64_t{reverse_}}});
-  }
-
-  ValueId Joined(ValueId v, ValueId before) const {
-    return b_.Add(op_ == Op::cumsum ? Op::add : Op::mul, {before, v});
+    return b_.Add(Op::cumsum, {v}, {{"axis", axis}, {"reverse", int64_t{reverse_}}});
   }
 
   ValueId Part(ValueId v, int64_t axis, int64_t start, int64_t stop) const {
@@ -114,11 +104,10 @@ class Splitter {
     const ValueId others = Part(totals, axis_, first, first + pieces_.count - 1);
     Shape low(b_.type(totals).shape.size(), 0), high = low;
     (reverse_ ? high : low)[axis_] = 1;
-    return b_.Add(Op::pad, {others}, {{"low", low}, {"high", high}, {"value", Info(op_).identity}});
+    return b_.Add(Op::pad, {others}, {{"low", low}, {"high", high}, {"value", 0.0}});
   }
 
   GraphBuilder& b_;
-  const Op op_;
   const int64_t axis_;
   const bool reverse_;
   const Pieces pieces_;

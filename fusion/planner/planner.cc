@@ -130,9 +130,9 @@ bool PricesDecide(const PlanOptions& options) {
 constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels", "depthwise_taps",
                                                 "split_scans", "position_order",   "walk_order"};
 
-bool HasScans(const BackwardGraph& graph) {
+bool HasCumulativeSums(const BackwardGraph& graph) {
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
-    if (Info(graph.op(NodeId{i})).pattern == Pattern::kScan) return true;
+    if (graph.op(NodeId{i}) == Op::cumsum) return true;
   }
   return false;
 }
@@ -148,7 +148,7 @@ bool HasConvolutions(const BackwardGraph& graph) {
 bool MayDecide(absl::string_view feature, const BackwardGraph& graph, const BackwardGraph& lowered,
                const LayoutOptions& layouts) {
   if (feature == "position_order") return HasSumsInOrder(lowered);
-  if (feature == "split_scans") return HasScans(graph);
+  if (feature == "split_scans") return HasCumulativeSums(graph);
   if (feature == "walk_order") return WalksDecide(lowered, layouts);
   return HasConvolutions(graph);
 }

@@ -49,7 +49,7 @@ inline constexpr Feature kFeatures[] = {
      "row-major images of convolutions copied, once each, so that channels are last"},
     {"taps_as_channels", "taps as channels of images of few channels, for the weight's gradient"},
     {"depthwise_taps", "depthwise gradients of few taps as sums of shifted products"},
-    {"split_scans", "scans of few long rows in pieces, whose sums are scanned first"},
+    {"split_scans", "cumulative sums of few long rows in pieces"},
     {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},
     {"pitches", "gaps between what matmuls read, so that all rows begin aligned"},

@@ -8,7 +8,8 @@
 namespace retrograd {
 namespace {
 
-// Neighbouring places of one thread, that a vector of 4-byte elements holds.
+// Search bound: each place is a slice, an op and a part of a cat. Products over two sides of a box,
+// three coordinates and four components of a quaternion are such.
 constexpr int64_t kFewPlaces = 4;
 
 bool IsShort(const BackwardGraph& g, NodeId id) {

@@ -2,7 +2,8 @@
 //
 // The product over a box's two sides, or over the three coordinates of a point, has a gradient of
 // cumulative products along that axis. A scan is a kernel of its own; what each place is made of
-// fuses with what stands around.
+// fuses with what stands around. It comes before long scans are cut into pieces, of which a row may
+// have few: these stay scans.
 #ifndef RETROGRAD_GRAPH_PASSES_SHORT_SCANS_H_
 #define RETROGRAD_GRAPH_PASSES_SHORT_SCANS_H_
 

@@ -32,9 +32,11 @@ def _call_whole(op):
     lowering.make_fallback(op, lowering.require_contiguous, override_decomp=True)
 
 
-def _eye(rows, columns=None, *, dtype=None, device=None, **_):
-    """PyTorch's own counts in the smallest integer type, of which uint16 has no kernels: a graph
-    with it can be compiled, but not run op by op."""
+def _eye(rows, columns=None, *, dtype=None, device=None, layout=None, pin_memory=None, **_):
+    """PyTorch's own decomposition counts rows in the smallest integer type that holds the extent. For
+    256 or more that is uint16, which has no kernels: such a graph can be compiled, but not run op by
+    op. A layout and pinned memory are no matter of a traced graph."""
+    del layout, pin_memory
     place = torch.arange(rows, device=device)[:, None]
     other = torch.arange(rows if columns is None else columns, device=device)
     return (place == other).to(dtype or torch.get_default_dtype())

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "fusion/planner/planner.h"
 #include "graph/reference/reference.h"
 #include "tests/catch.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr uint64_t kSeed = 23;
 
 struct Kernels {
-  int all = 0, scans = 0;
+  int all = 0, scans = 0, by_vectors = 0;
 };
 
 // Of a plan of the graph, which gives the reference's values.
@@ -46,6 +47,8 @@ Kernels KernelsOnHost(const BackwardGraph& graph, int warp) {
     for (const KernelBody* kernel : KernelsOf(group)) {
       ++count.all;
       count.scans += kernel->schedule.kind == Template::kScan;
+      count.by_vectors +=
+          kernel->schedule.kind == Template::kScan && kernel->schedule.vector_width > 1;
     }
   }
   return count;
@@ -82,6 +85,37 @@ TEST_CASE("a long row is scanned in pieces, by vectors, from each end") {
                                          attrs, "\noutput %y")),
                       warp) == 2);
     CHECK(CheckScan("i64[2,40000]", attrs, warp) == 2);
+  }
+}
+
+TEST_CASE("places that are neighbours are scanned by vectors of the widest access") {
+  for (const char* direction : {"axis=1", "axis=1 reverse=1"}) {
+    // Of 4, 8, 16 and 2 elements in 16 bytes.
+    for (const char* text :
+         {"%x = input f32[40,256]\n%s = cumsum %x DIRECTION\noutput %s",
+          "%x = input bf16[40,256]\n%w = cast %x dtype=f32\n%s = cumsum %w DIRECTION\n"
+          "%y = cast %s dtype=bf16\n%z = cast %y dtype=f32\noutput %z",
+          "%x = input i8[40,256]\n%w = cast %x dtype=i32\n%s = cumsum %w DIRECTION\noutput %s",
+          "%x = input f64[40,256]\n%s = cumsum %x DIRECTION\noutput %s"}) {
+      const std::string of = absl::StrReplaceAll(text, {{"DIRECTION", direction}});
+      INFO(of);
+      CHECK(KernelsOnHost(Parse(of), 32).by_vectors == 1);
+    }
+  }
+  // Rows are neighbours.
+  CHECK(KernelsOnHost(Parse("%x = input f32[40,256]\n%s = cumsum %x axis=0\noutput %s"), 32)
+            .by_vectors == 0);
+}
+
+TEST_CASE("P7: a scan across its vectors is refused") {
+  for (const int axis : {0, 1}) {
+    auto planned = PlanFusion(
+        Parse(absl::StrCat("%x = input f32[64,64]\n%s = cumsum %x axis=", axis, "\noutput %s")),
+        *LoadDeviceSpec("h200"), {});
+    REQUIRE(planned.ok());
+    KernelOf(planned->plan.groups[0])->schedule.vector_width = 4;
+    const std::string status = planned->plan.Verify(planned->graph).ToString();
+    CHECK_THAT(status, Catch::Contains(axis == 0 ? "scans across its vectors" : "OK"));
   }
 }
 

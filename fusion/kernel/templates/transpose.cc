@@ -27,7 +27,7 @@ int64_t WideTilesBytes(const KernelIr& ir, const WideTiles& tiles) {
 
 // One element more a line than needed: a column of the tile then lies in different banks.
 int64_t TilesBytes(const KernelIr& ir, const KernelProfile&, const Schedule& s, int64_t) {
-  if (s.vector_width > 1) return WideTilesBytes(ir, *WideTilesOf(ir));
+  if (s.vector_width > 1) return WideTilesBytes(ir, *WideTilesOf(ir, s.blocks));
   const int axis = *TransposedAxis(ir);
   std::vector<int> values = TransposedLoads(ir, axis);
   for (int store : TransposedStores(ir, axis)) values.push_back(ir.stores[store].instr);

@@ -104,12 +104,12 @@ class AtomFinder {
     members_[into] = std::move(merged);
   }
 
-  // Whether the atom is a widening cast of floats alone, of which several others read the result:
-  // with the cast's operand in it the wider tensor would be the one that kernels store for each
-  // other. Masks are as cheap to make as to store.
+  // Whether the atom is a widening cast of floats alone, whose readers are in others: with the
+  // cast's operand in it the wider tensor would be the one that kernels store for each other. Masks
+  // are as cheap to make as to store.
   bool IsStoredWide(NodeId reader, int atom) const {
-    return members_[atom].size() == 1 && IsWideningCast(g_, reader, free_) &&
-           IsFloat(g_.type(g_.operands(reader)[0]).dtype);
+    return members_[atom].size() == 1 && !consumers_.is_output(reader) &&
+           IsWideningCast(g_, reader, free_) && IsFloat(g_.type(g_.operands(reader)[0]).dtype);
   }
 
   // The reader computes each element of the op at most once, in the same walk.

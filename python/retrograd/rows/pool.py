@@ -17,6 +17,11 @@ from retrograd.aten_table import row
 from retrograd.builder import Ref
 
 
+# Of the sum that a pixel of a max pool is: windows of 13 x 13 by steps of one pixel have 169, as
+# pyramids of them do. Of more, winners are sorted by pixel.
+_MOST_TERMS = 200
+
+
 @dataclasses.dataclass(frozen=True)
 class _Axis:
     axis: int  # of the tensors, of which the last ones are spatial
@@ -83,8 +88,18 @@ def _of_turns(b, x, axes, turns, fill):
     return x
 
 
+def _turns(axis):
+    """The turns of windows that hold some pixel: of dilated ones not all do."""
+    places = range(axis.stride)
+    return [
+        turn
+        for turn in range(axis.turns)
+        if any((turn * axis.stride + place) % axis.dilation == 0 for place in places)
+    ]
+
+
 def _all_turns(axes):
-    return itertools.product(*(range(axis.turns) for axis in axes))
+    return itertools.product(*map(_turns, axes))
 
 
 def _added(b, terms):
@@ -147,11 +162,14 @@ def max_pool_offsets_to_indices(call, offsets, kernel, input_size, stride, paddi
     "aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default"
 )
 def max_pool_backward(call, dy, x, kernel, stride, padding, dilation, ceil_mode, index):
-    """The sum of the gradients of those windows whose winner a pixel is, rounded once. Where the
-    winners' places in their windows are known they are compared, which are numbers of 8 bits."""
+    """The sum of the gradients of those windows whose winner a pixel is, rounded once, unless these
+    are very many. Where the winners' places in their windows are known they are compared, which are
+    numbers of 8 bits."""
     b, dims = call.b, 2 if "2d" in call.name else 3
     kernel = list(kernel) * (dims if len(kernel) == 1 else 1)
     axes = _axes(x, dy, kernel, stride, padding, dilation)
+    if math.prod(len(_turns(axis)) for axis in axes) > _MOST_TERMS:
+        return _to_winners(call, dy, x, index, dims)
     offsets = b.pool_offsets.get(index)
     by_place = offsets is not None and all(axis.dilation == 1 for axis in axes)
     compute = dtypes.compute_dtype(dy.dtype)

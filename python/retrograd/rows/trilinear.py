@@ -46,8 +46,8 @@ def _product(b, factors, rounded=True):
 
 def _left_for_last(factors, summed):
     """The number of the factor without which the product is smallest, if every summed axis is then
-    one of both matrices; None if there is none, or sizes vary."""
-    if not all(isinstance(n, int) for f in factors for n in f.shape):
+    one of both matrices; None if there is none, sizes vary, or nothing is multiplied."""
+    if not all(isinstance(n, int) and n > 0 for f in factors for n in f.shape):
         return None
 
     def elements(third):

@@ -100,10 +100,18 @@ TEST_CASE("what no tensor is read for has no say in the order of others, and joi
     GraphBuilder b("scores");
     const Shape shape = {6, 6};
     const ValueId scores = b.Input({DType::kFp32, shape}, {.name = "scores"});
-    const ValueId rows =
-        b.Add(Op::iota, {}, {{"dtype", "f32"}, {"shape", shape}, {"axis", int64_t{0}}});
-    const ValueId columns =
-        b.Add(Op::iota, {}, {{"dtype", "f32"}, {"shape", shape}, {"axis", int64_t{1}}});
+    const ValueId rows = b.Add(Op::iota, {},
+                               {{"dtype", "f32"},
+                                {"shape", shape},
+                                {"axis", int64_t{0}},
+                                {"start", int64_t{0}},
+                                {"step", int64_t{1}}});
+    const ValueId columns = b.Add(Op::iota, {},
+                                  {{"dtype", "f32"},
+                                   {"shape", shape},
+                                   {"axis", int64_t{1}},
+                                   {"start", int64_t{0}},
+                                   {"step", int64_t{1}}});
     const ValueId mask = b.Cast(b.Add(Op::eq, {rows, columns}), DType::kFp32);
     const ValueId across = b.Add(Op::sub, {mask, b.Add(Op::exp, {b.Permute(scores, {1, 0})})});
     const ValueId along = b.Add(Op::sub, {mask, b.Add(Op::exp, {scores})});

@@ -53,19 +53,29 @@ bool LoadsWide(const KernelIr& ir, const WideTiles& tiles) {
   return tiles.width <= widest && ir.extents[tiles.axis] % tiles.width == 0;
 }
 
-// The tile of which the fewest cover both axes; of as many, the longest along the stores.
-int64_t FastTileOf(const KernelIr& ir, const WideTiles& tiles) {
+// A search bound: what a block of any device has.
+constexpr int64_t kMostTileBytes = 48 << 10;
+
+// Tiles that cover both axes, at each place along the others.
+int64_t CountOf(const KernelIr& ir, const WideTiles& tiles) {
   const int64_t slow = ir.extents[tiles.axis], fast = ir.extents[FastestAxis(ir)];
-  const auto count = [&](int64_t fast_tile) {
-    WideTiles of = tiles;
-    of.fast_tile = fast_tile;
-    return CeilDiv(slow, of.slow()) * CeilDiv(fast, of.fast());
-  };
-  int64_t best = WideTiles::kLongest * tiles.width;
-  for (int64_t tile = best / 2; tile >= WideTiles::kShortest; tile /= 2) {
-    if (count(tile) < count(best)) best = tile;
+  const int64_t others = ir.Points(ir.all_axes()) / std::max<int64_t>(slow * fast, 1);
+  return others * CeilDiv(slow, tiles.slow()) * CeilDiv(fast, tiles.fast());
+}
+
+// Those that differ in fast_tile alone, the longest along the stores first. The shorter, the more
+// shared memory they take for the same elements.
+std::vector<WideTiles> TilesAlike(const KernelIr& ir, WideTiles tiles) {
+  int64_t bytes = 0;
+  for (const Store& s : ir.stores) bytes += SizeBytes(ir.buffers[s.buffer].dtype);
+  tiles.fast_tile = WideTiles::kLongest * tiles.width;
+  std::vector<WideTiles> alike = {tiles};
+  while (tiles.fast_tile > WideTiles::kShortest) {
+    tiles.fast_tile /= 2;
+    if (bytes * tiles.slow() * tiles.pitch() > kMostTileBytes) break;
+    alike.push_back(tiles);
   }
-  return best;
+  return alike;
 }
 
 bool StoresWide(const KernelIr& ir) {
@@ -91,14 +101,26 @@ int WideStoreWidth(const KernelIr& ir, const Store& store) {
   return StoreWidth(ir, store, {.axis = FastestAxis(ir), .width = kMaxAccessBytes / size});
 }
 
+std::optional<WideTiles> WideTilesOf(const KernelIr& ir, int64_t blocks) {
+  const std::optional<WideTiles> fewest = WideTilesOf(ir);
+  if (!fewest) return std::nullopt;
+  for (const WideTiles& tiles : TilesAlike(ir, *fewest)) {
+    if (CountOf(ir, tiles) == blocks) return tiles;
+  }
+  return std::nullopt;
+}
+
 std::optional<WideTiles> WideTilesOf(const KernelIr& ir) {
   const std::optional<int> axis = TransposedLoadAxis(ir);
   if (!axis.has_value() || !StoresWide(ir)) return std::nullopt;
   for (const int width : {8, 4}) {
-    WideTiles tiles = {.axis = *axis, .width = width};
+    const WideTiles tiles = {.axis = *axis, .width = width};
     if (!LoadsWide(ir, tiles)) continue;
-    tiles.fast_tile = FastTileOf(ir, tiles);
-    return tiles;
+    // The fewest; of as many, the longest along the stores.
+    const std::vector<WideTiles> alike = TilesAlike(ir, tiles);
+    return *std::min_element(alike.begin(), alike.end(), [&](const auto& a, const auto& b) {
+      return CountOf(ir, a) < CountOf(ir, b);
+    });
   }
   return std::nullopt;
 }

@@ -50,6 +50,8 @@ struct WideTiles {
 
 // Nullopt: some access is not of several elements, or lines end amid one.
 std::optional<WideTiles> WideTilesOf(const KernelIr& ir);
+// Those of a grid: the longest along the stores of which it has so many. Nullopt: of none.
+std::optional<WideTiles> WideTilesOf(const KernelIr& ir, int64_t blocks);
 // Elements of one access of the store, along the fastest axis.
 int WideStoreWidth(const KernelIr& ir, const Store& store);
 
