@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion/analysis/cheap_sources.h"
+#include "fusion/kernel/build/build.h"
 #include "fusion/search/join_kernels.h"
 #include "fusion/search/recompute.h"
 #include "graph/base/status.h"
@@ -88,14 +90,44 @@ void Append(RegionPlan run, RegionPlan& plan) {
   plan.partition.cost_ps += run.partition.cost_ps;
 }
 
+// Ops, ascending, of whose atoms a widened copy is read: contracted into a cast of floats that
+// others read. Masks are as cheap to make as to store.
+std::vector<NodeId> WidenedForOthers(absl::Span<const Atom> atoms, const GroupPricer& pricer) {
+  const BackwardGraph& g = pricer.graph();
+  const Consumers& consumers = pricer.consumers();
+  const FreeReads free = FreeReadsOf(pricer.device());
+  std::vector<NodeId> widened;
+  for (const Atom& atom : atoms) {
+    const auto here = [&](NodeId id) {
+      return std::binary_search(atom.ops.begin(), atom.ops.end(), id);
+    };
+    for (const NodeId cast : atom.ops) {
+      if (!IsWideningCast(g, cast, free) || consumers.is_output(cast)) continue;
+      const NodeId made = BehindViews(g, g.operands(cast)[0]).node;
+      if (!here(made) || consumers.is_output(made) || consumers.of(made).size() != 1 ||
+          !IsFloat(g.type(made).dtype)) {
+        continue;
+      }
+      const auto& readers = consumers.of(cast);
+      if (!std::all_of(readers.begin(), readers.end(), here)) widened.push_back(made);
+    }
+  }
+  std::sort(widened.begin(), widened.end());
+  return widened;
+}
+
 }  // namespace
 
 RegionPlanner::RegionPlanner(const Region& region, const GroupPricer& pricer,
                              const RegionOptions& options, absl::Span<const PairChoice> pairs)
     : region_(region), pricer_(pricer), book_(pricer), options_(options) {
-  plain_.atoms = FindAtoms(region, pricer, options.contract);
-  const std::vector<NodeId> split = SharingAnAtom(plain_.atoms, pairs);
-  if (!split.empty()) plain_.atoms = FindAtoms(region, pricer, options.contract, split);
+  plain_.atoms = FindAtoms(region, pricer, options.contract, options.split);
+  std::vector<NodeId> split = SharingAnAtom(plain_.atoms, pairs);
+  if (!split.empty()) {
+    split.insert(split.end(), options.split.begin(), options.split.end());
+    std::sort(split.begin(), split.end());
+    plain_.atoms = FindAtoms(region, pricer, options.contract, split);
+  }
   Furnish(plain_);
   for (const PairChoice& pair : pairs) {
     kept_.push_back(AtomOf(pair.a));
@@ -113,7 +145,22 @@ int RegionPlanner::AtomOf(NodeId id) const {
   return atom;
 }
 
+// To store a cast's operand in place of its wider result may cost less, but an op and its cast are
+// recomputed together only as one atom: both are tried.
 RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
+  RegionPlan plan = SolveContracted(choices);
+  const bool free = choices.empty() && options_.fuse && options_.contract && options_.split.empty();
+  if (!free || InRuns() || options_.search.random_seed != 0) return plan;
+  RegionOptions apart = options_;
+  apart.split = WidenedForOthers(plain_.atoms, pricer_);
+  if (apart.split.empty()) return plan;
+  RegionPlan other = RegionPlanner(region_, pricer_, apart).SolveContracted({});
+  const bool better =
+      !other.partition.parts.empty() && other.partition.cost_ps < plan.partition.cost_ps;
+  return better ? std::move(other) : std::move(plan);
+}
+
+RegionPlan RegionPlanner::SolveContracted(absl::Span<const PairChoice> choices) {
   RegionPlan plan{.atoms = plain_.atoms};
   if (!options_.fuse) {
     plan.partition = SinglesOf(plain_.atoms, pricer_);

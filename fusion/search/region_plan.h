@@ -24,6 +24,7 @@ struct RegionOptions {
   bool fuse = true;      // false: every op a kernel of its own
   bool contract = true;  // ops into atoms where that never loses
   bool recompute = true;
+  std::vector<NodeId> split;  // ascending: ops that no atom has together with their only reader
   SearchOptions search;
 };
 
@@ -53,6 +54,7 @@ class RegionPlanner {
     std::unique_ptr<RegionSearch> search;
   };
   void Furnish(Workplace& workplace);
+  RegionPlan SolveContracted(absl::Span<const PairChoice> choices);
   // Runs one by one, then their kernels joined.
   bool InRuns() const;
   RegionPlan SolveRuns() const;

@@ -5,7 +5,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/barrier_depths.h"
-#include "fusion/analysis/cheap_sources.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/ops/matmul/matmul_epilogue.h"
 
@@ -30,7 +29,6 @@ class AtomFinder {
       : g_(pricer.graph()),
         consumers_(pricer.consumers()),
         pricer_(pricer),
-        free_(FreeReadsOf(pricer.device())),
         ops_(region.ops),
         split_(split) {
     for (size_t i = 0; i < ops_.size(); ++i) position_[ops_[i]] = static_cast<int>(i);
@@ -91,9 +89,7 @@ class AtomFinder {
     auto at = position_.find(reader);
     if (at == position_.end()) return;
     const int into = atom_[at->second];
-    if (IsStoredWide(reader, into) || into == atom_[i] || !NeverLoses(id, reader) ||
-        !KeepsEpilogues(id, reader))
-      return;
+    if (into == atom_[i] || !NeverLoses(id, reader) || !KeepsEpilogues(id, reader)) return;
     std::vector<NodeId> merged = members_[into];
     merged.insert(merged.end(), members_[atom_[i]].begin(), members_[atom_[i]].end());
     std::sort(merged.begin(), merged.end());
@@ -102,14 +98,6 @@ class AtomFinder {
     for (NodeId member : members_[from]) atom_[position_.at(member)] = into;
     members_[from].clear();
     members_[into] = std::move(merged);
-  }
-
-  // Whether the atom is a widening cast of floats alone, whose readers are in others: with the
-  // cast's operand in it the wider tensor would be the one that kernels store for each other. Masks
-  // are as cheap to make as to store.
-  bool IsStoredWide(NodeId reader, int atom) const {
-    return members_[atom].size() == 1 && !consumers_.is_output(reader) &&
-           IsWideningCast(g_, reader, free_) && IsFloat(g_.type(g_.operands(reader)[0]).dtype);
   }
 
   // The reader computes each element of the op at most once, in the same walk.
@@ -144,7 +132,6 @@ class AtomFinder {
   const BackwardGraph& g_;
   const Consumers& consumers_;
   const GroupPricer& pricer_;
-  const FreeReads free_;
   const std::vector<NodeId>& ops_;
   absl::Span<const NodeId> split_;
   absl::flat_hash_map<NodeId, int> position_;

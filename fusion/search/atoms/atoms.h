@@ -1,8 +1,7 @@
 // The units of the search in one region: ops contracted where sharing a kernel never loses.
 //
 // An op joins its only reader when the reader's kernel would compute each of its elements at most
-// once and its result is needed nowhere else: storing and re-reading it can only cost more. That is
-// not so of a widening cast that several ops read: what it casts is the cheaper one to store.
+// once and its result is needed nowhere else: storing and re-reading it can only cost more.
 #ifndef RETROGRAD_FUSION_SEARCH_ATOMS_ATOMS_H_
 #define RETROGRAD_FUSION_SEARCH_ATOMS_ATOMS_H_
 
