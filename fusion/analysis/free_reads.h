@@ -19,8 +19,8 @@ struct FreeReads {
   // they make.
   int64_t remade_ops = 4;
   // Femtoseconds in which memory brings in a byte, and in which all units evaluate one fp32 op of
-  // each CostClass; the rate of fp64 ops, as a share of that. With no device nothing takes any time,
-  // and nothing dearer is made again.
+  // each CostClass; the rate of fp64 ops, as a share of that. With no device nothing takes any
+  // time, and nothing dearer is made again.
   int64_t byte_fs = 0;
   std::array<int64_t, kNumCostClasses> op_fs = {};
   int64_t fp64_ppm = 1'000'000;
