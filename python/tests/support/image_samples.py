@@ -36,10 +36,15 @@ def _winners(x, pool, *between):
 
 def pools():
     x2, x3 = f(2, 3, 9, 8, dtype=F64), f(2, 3, 6, 7, 5, dtype=F64)
-    window = ([3, 2, 2], [2, 2, 1], [1, 1, 0], [1, 1, 2], False)
+    windows = [
+        ([3, 2, 2], [2, 2, 1], [1, 1, 0], [1, 1, 2], False),
+        ([2], [1], [1], [3], False),  # of the turns of windows most hold no pixel
+        ([6, 6, 6], [1, 1, 1], [3, 3, 3], [1, 1, 1], False),  # more terms than a sum has
+    ]
     samples = {
         "aten.max_pool3d_with_indices_backward.default": [
-            _winners(x3, lambda x: aten.max_pool3d_with_indices(x, *window), *window)
+            _winners(x3, lambda x: aten.max_pool3d_with_indices(x, *window), *window)  # noqa: B023
+            for window in windows
         ]
     }
     for dims, x in ((2, x2), (3, x3)):
