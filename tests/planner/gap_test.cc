@@ -104,11 +104,13 @@ Gaps CheckRegions(const BackwardGraph& graph, const DeviceSpec& spec, bool solve
     const bool small = atoms <= kExactAtoms || downsets <= kExactDownsets;
     gaps.beyond += !small;
     if (!small || !solve) continue;
-    const Partition found = planner.Solve().partition;
+    // Its atoms may be others than those that it was planned with first.
+    const RegionPlan solved = planner.Solve();
+    const Partition& found = solved.partition;
     options.search.limits = kProofLimits;
     const Partition proven = RegionPlanner(region, g.pricer, options).Solve().partition;
     CHECK(proven.exact);
-    if (AreConnected(found, RegionMasks(planner.atoms(), g.pricer))) {
+    if (AreConnected(found, RegionMasks(solved.atoms, g.pricer))) {
       CHECK(found.cost_ps == proven.cost_ps);
     } else {
       CHECK(found.cost_ps < proven.cost_ps);  // of connected parts none costs less
