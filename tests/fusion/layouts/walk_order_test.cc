@@ -114,7 +114,10 @@ TEST_CASE("what no tensor is read for has no say in the order of others, and joi
                                    {"step", int64_t{1}}});
     const ValueId mask = b.Cast(b.Add(Op::eq, {rows, columns}), DType::kFp32);
     const ValueId across = b.Add(Op::sub, {mask, b.Add(Op::exp, {b.Permute(scores, {1, 0})})});
-    const ValueId along = b.Add(Op::sub, {mask, b.Add(Op::exp, {scores})});
+    // More tensors lie along the rows, which has no say in the other half.
+    const ValueId weight = b.Input({DType::kFp32, shape}, {.name = "weight"});
+    const ValueId along =
+        b.Add(Op::mul, {b.Add(Op::sub, {mask, b.Add(Op::exp, {scores})}), weight});
     const ValueId both = b.Add(Op::add, {b.Permute(across, {1, 0}), along});
     b.Output(b.Sum(both, {1}), "sums");
     const auto graph = b.Build();
