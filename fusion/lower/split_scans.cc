@@ -28,7 +28,7 @@ std::optional<Pieces> PiecesOf(const BackwardGraph& g, NodeId id, const DeviceSp
   if (g.op(id) != Op::cumsum) return std::nullopt;
   const TensorType& type = g.type(id);
   const int64_t extent = type.shape[g.node(id).attrs.Int("axis")];
-  if (type.elements() == 0) return std::nullopt;
+  if (type.elements() == 0 || type.shape.size() >= kMaxRank) return std::nullopt;
   const int64_t rows = type.elements() / extent, filled = kRowsOfSm * device.sms;
   const int64_t wanted = std::min(CeilDiv(filled, rows), extent / kShortestPiece);
   if (wanted < 2) return std::nullopt;

@@ -45,6 +45,7 @@ TEST_CASE("few long rows are scanned in pieces; many rows, and short ones, are n
   CHECK(scans("f32[2112,100000]", "axis=1") == 1);
   CHECK(scans("f32[100000,64]", "axis=1") == 1);
   CHECK(scans("f32[0,100000]", "axis=1") == 1);
+  CHECK(scans("f32[1,1,1,1,1,1,1,1,1,1,2,9000]", "axis=11") == 1);  // no room for another dim
 }
 
 TEST_CASE("a sum in pieces means the same, along each axis and from each end") {

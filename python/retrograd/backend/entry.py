@@ -7,8 +7,14 @@ import time
 import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-from retrograd import decompositions, distinct_indices, known_values, native, traced_gradients
-from retrograd import translate
+from retrograd import (
+    decompositions,
+    distinct_indices,
+    known_values,
+    native,
+    traced_gradients,
+    translate,
+)
 from retrograd.backend import divided, dynamic, image_order, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe

@@ -63,19 +63,26 @@ int64_t CountOf(const KernelIr& ir, const WideTiles& tiles) {
   return others * CeilDiv(slow, tiles.slow()) * CeilDiv(fast, tiles.fast());
 }
 
-// Those that differ in fast_tile alone, the longest along the stores first. The shorter, the more
+// Those that differ in fast_tile alone, the longest along the stores first.
+std::vector<WideTiles> TilesAlike(WideTiles tiles) {
+  std::vector<WideTiles> alike;
+  tiles.fast_tile = WideTiles::kLongest * tiles.width;
+  for (; tiles.fast_tile >= WideTiles::kShortest; tiles.fast_tile /= 2) alike.push_back(tiles);
+  return alike;
+}
+
+// The fewest of those that fit; of as many, the longest along the stores. The shorter, the more
 // shared memory they take for the same elements.
-std::vector<WideTiles> TilesAlike(const KernelIr& ir, WideTiles tiles) {
+WideTiles FewestOf(const KernelIr& ir, const WideTiles& tiles) {
   int64_t bytes = 0;
   for (const Store& s : ir.stores) bytes += SizeBytes(ir.buffers[s.buffer].dtype);
-  tiles.fast_tile = WideTiles::kLongest * tiles.width;
-  std::vector<WideTiles> alike = {tiles};
-  while (tiles.fast_tile > WideTiles::kShortest) {
-    tiles.fast_tile /= 2;
-    if (bytes * tiles.slow() * tiles.pitch() > kMostTileBytes) break;
-    alike.push_back(tiles);
+  const std::vector<WideTiles> alike = TilesAlike(tiles);
+  WideTiles fewest = alike.front();
+  for (const WideTiles& of : alike) {
+    const bool fits = bytes * of.slow() * of.pitch() <= kMostTileBytes;
+    if (fits && CountOf(ir, of) < CountOf(ir, fewest)) fewest = of;
   }
-  return alike;
+  return fewest;
 }
 
 bool StoresWide(const KernelIr& ir) {
@@ -104,7 +111,7 @@ int WideStoreWidth(const KernelIr& ir, const Store& store) {
 std::optional<WideTiles> WideTilesOf(const KernelIr& ir, int64_t blocks) {
   const std::optional<WideTiles> fewest = WideTilesOf(ir);
   if (!fewest) return std::nullopt;
-  for (const WideTiles& tiles : TilesAlike(ir, *fewest)) {
+  for (const WideTiles& tiles : TilesAlike(*fewest)) {
     if (CountOf(ir, tiles) == blocks) return tiles;
   }
   return std::nullopt;
@@ -115,12 +122,7 @@ std::optional<WideTiles> WideTilesOf(const KernelIr& ir) {
   if (!axis.has_value() || !StoresWide(ir)) return std::nullopt;
   for (const int width : {8, 4}) {
     const WideTiles tiles = {.axis = *axis, .width = width};
-    if (!LoadsWide(ir, tiles)) continue;
-    // The fewest; of as many, the longest along the stores.
-    const std::vector<WideTiles> alike = TilesAlike(ir, tiles);
-    return *std::min_element(alike.begin(), alike.end(), [&](const auto& a, const auto& b) {
-      return CountOf(ir, a) < CountOf(ir, b);
-    });
+    if (LoadsWide(ir, tiles)) return FewestOf(ir, tiles);
   }
   return std::nullopt;
 }
