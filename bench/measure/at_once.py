@@ -37,7 +37,7 @@ class _Process:
             self._timer.start()
 
     def _stop_late(self):
-        self._late = True
+        self._late = self._process.poll() is None  # else it ended in time, and waits to be read
         self.stop()
 
     def stop(self):

@@ -46,6 +46,15 @@ def test_a_process_that_fails_or_is_late_stops_no_other(tmp_path):
     assert time.monotonic() - begin < 90  # it did not wait for them
 
 
+def test_a_process_that_has_ended_is_not_late_when_it_is_read():
+    """Processes are read one after the other: the limit of one may pass while another is waited for."""
+    ended = at_once._Process(python("import sys; sys.exit(3)"))
+    ended._process.wait()
+    ended._stop_late()
+    ended.prepare()
+    assert ended.measure(60) == "exit status 3"
+
+
 def test_a_process_without_anybody_who_gives_turns_ends(tmp_path):
     log = tmp_path / "log"
     done = subprocess.run(
