@@ -133,6 +133,14 @@ std::optional<absl::Span<const int64_t>> StoredStrides(const BackwardGraph& g,
   return none ? std::nullopt : std::optional<absl::Span<const int64_t>>(strides);
 }
 
+// The dim along which neighbours lie side by side; -1: none.
+int DimOfNeighbours(const Shape& shape, absl::Span<const int64_t> strides) {
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] > 1 && strides[d] == 1) return static_cast<int>(d);
+  }
+  return -1;
+}
+
 }  // namespace
 
 std::optional<StridedView> AsStrided(const BackwardGraph& g, absl::Span<const Layout> layouts,
@@ -173,13 +181,15 @@ std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& g,
 }
 
 int FastestDim(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId value) {
-  const auto view = AsStrided(g, layouts, value);
   const Shape& shape = g.type(value).shape;
-  for (size_t d = 0; view && d < shape.size(); ++d) {
-    if (shape[d] > 1 && view->strides[d] == 1) return static_cast<int>(d);
+  if (g.pattern(value.node) != Pattern::kView && Elements(shape) > 0) {
+    const auto stored = StoredStrides(g, layouts, value);
+    return stored ? DimOfNeighbours(shape, *stored) : -1;
   }
+  const auto view = AsStrided(g, layouts, value);
+  if (view) return DimOfNeighbours(shape, view->strides);
   const auto base = StoredStrides(g, layouts, BehindOf(g, value).stored);
-  if (view || !base || g.type(value).elements() == 0) return -1;
+  if (!base || Elements(shape) == 0) return -1;
   const IndexExpr place = AddressOf(g, *base, value).place;
   uint32_t divided = 0;  // axes within divisions and remainders
   for (const IndexTerm& term : place.terms()) {

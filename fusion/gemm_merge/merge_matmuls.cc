@@ -122,12 +122,13 @@ constexpr int kNoKind = -1;
 
 // Finds the candidates, prices them, and merges those that are asked for.
 struct MatMulMerger::State {
-  State(const BackwardGraph& g, const DeviceSpec& device, const MergeOptions& options)
-      : g_(g),
-        consumers_(g),
+  State(const LegalGraph& legal, const DeviceSpec& device, const MergeOptions& options)
+      : g_(legal.graph),
+        layouts_(legal.layouts),
+        consumers_(g_),
         device_(device),
         options_(options),
-        candidates_(FindMergeCandidates(g, consumers_)) {
+        candidates_(FindMergeCandidates(g_, consumers_)) {
     const Pricer pricer(g_, consumers_, device_);
     for (const MergeCandidate& c : candidates_) sides_.push_back(pricer.Price(c));
     join_ps_.assign(candidates_.size(), 0);
@@ -137,7 +138,6 @@ struct MatMulMerger::State {
   }
 
   int kinds() const { return kinds_; }
-  const std::vector<Layout>& layouts() const { return layouts_; }
 
   absl::StatusOr<MergedMatMuls> Merge(absl::Span<const MergeVerdict> verdicts) const {
     std::vector<bool> chosen(candidates_.size(), false);
@@ -162,14 +162,12 @@ struct MatMulMerger::State {
     MergedMatMuls out;
     out.done = chosen;
     if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) {
-      out.graph = g_;
-      out.layouts = layouts_;
+      static_cast<LegalGraph&>(out) = {g_, layouts_};
       for (uint32_t i = 0; i < g_.num_nodes(); ++i) out.matmul_of.push_back(NodeId{i});
     } else {
       RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen, kind_));
-      RG_ASSIGN_OR_RETURN(LegalGraph legal, Legalize(rewritten.graph, options_.layouts));
-      out.graph = std::move(legal.graph);
-      out.layouts = std::move(legal.layouts);
+      RG_ASSIGN_OR_RETURN(static_cast<LegalGraph&>(out),
+                          Legalize(rewritten.graph, options_.layouts));
       out.matmul_of = Renumbered(rewritten, out.graph);
       out.done = std::move(rewritten.done);
     }
@@ -193,9 +191,9 @@ struct MatMulMerger::State {
     Shape whole = g_.type(join.parts[0]).shape;
     whole[join.axis] = 0;
     for (ValueId v : join.parts) whole[join.axis] += g_.type(v).shape[join.axis];
-    if (layouts_.empty()) layouts_ = AssignLayouts(g_, options_.layouts);
+    if (tried_layouts_.empty()) tried_layouts_ = layouts_.of;
     const bool placed =
-        options_.place && PlaceParts(g_, consumers_, layouts_, join.parts, join.axis, whole);
+        options_.place && PlaceParts(g_, consumers_, tried_layouts_, join.parts, join.axis, whole);
     return placed ? 0 : CopyPs(bytes, device_);
   }
 
@@ -323,11 +321,12 @@ struct MatMulMerger::State {
   }
 
   const BackwardGraph& g_;
+  const ValueLayouts& layouts_;
   const Consumers consumers_;
   const DeviceSpec& device_;
   const MergeOptions options_;
   const std::vector<MergeCandidate> candidates_;
-  std::vector<Layout> layouts_;
+  std::vector<Layout> tried_layouts_;  // those of the graph, but while parts are placed
   // By candidate: both sides, its share of the family's join, whether it wins, its kind.
   std::vector<Sides> sides_;
   std::vector<int64_t> join_ps_;
@@ -336,12 +335,11 @@ struct MatMulMerger::State {
   int kinds_ = 0;
 };
 
-MatMulMerger::MatMulMerger(const BackwardGraph& graph, const DeviceSpec& device,
+MatMulMerger::MatMulMerger(const LegalGraph& graph, const DeviceSpec& device,
                            const MergeOptions& options)
     : state_(std::make_unique<State>(graph, device, options)) {}
 MatMulMerger::~MatMulMerger() = default;
 int MatMulMerger::kinds() const { return state_->kinds(); }
-const std::vector<Layout>& MatMulMerger::layouts() const { return state_->layouts(); }
 absl::StatusOr<MergedMatMuls> MatMulMerger::Merge(absl::Span<const MergeVerdict> verdicts) const {
   return state_->Merge(verdicts);
 }
@@ -356,7 +354,7 @@ std::vector<Decision> MatMulMerger::Decisions(const MergedMatMuls& merged,
   return state_->Decisions(merged, verdicts);
 }
 
-absl::StatusOr<MergedMatMuls> MergeMatMuls(const BackwardGraph& graph, const DeviceSpec& device,
+absl::StatusOr<MergedMatMuls> MergeMatMuls(const LegalGraph& graph, const DeviceSpec& device,
                                            const MergeOptions& options) {
   return MatMulMerger(graph, device, options).Merge();
 }

@@ -19,26 +19,24 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "fusion/device/device_spec.h"
-#include "fusion/lower/layouts/layouts.h"
+#include "fusion/lower/legalize.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {
 
-struct MergedMatMuls {
-  BackwardGraph graph;
+struct MergedMatMuls : LegalGraph {
   // One for each candidate, in ops of `graph`: the merged matmul, or the matmuls that stay
   // separate. Costs are those of the whole plans if plans decided, else those of the matmuls and of
   // the copies around them.
   std::vector<Decision> decisions;
   std::vector<NodeId> matmul_of;  // by op of the graph before: the matmul that computes it now
   std::vector<bool> done;         // by candidate
-  std::vector<Layout> layouts;    // of the values of `graph`, by value_index; empty: not found yet
 };
 
 struct MergeOptions {
   bool place = true;        // cats may be made by storing their parts side by side
   bool regardless = false;  // merge whatever can be merged, at any price (for tests)
-  LayoutOptions layouts;    // that the merged graph will have
+  LayoutOptions layouts;    // of the graph, and of the merged one
 };
 
 // The verdict on one kind of candidates. Equal candidates of equal layers are one kind: all merge
@@ -52,17 +50,14 @@ struct MergeVerdict {
 
 class MatMulMerger {
  public:
-  // The graph, which is lowered, and the device must outlive it.
-  MatMulMerger(const BackwardGraph& graph, const DeviceSpec& device,
-               const MergeOptions& options = {});
+  // The graph, which is lowered and whose values lie by options.layouts, and the device must
+  // outlive it.
+  MatMulMerger(const LegalGraph& graph, const DeviceSpec& device, const MergeOptions& options = {});
   ~MatMulMerger();
 
   // Kinds of candidates that win by the prices of the matmuls and of what must be copied around
   // them, in the order of the ops.
   int kinds() const;
-
-  // Of the graph that nothing is merged in; empty: not found yet.
-  const std::vector<Layout>& layouts() const;
 
   // The graph, lowered, with the kinds that are kept; a verdict for each kind, or none: all kept.
   absl::StatusOr<MergedMatMuls> Merge(absl::Span<const MergeVerdict> verdicts = {}) const;
@@ -79,7 +74,7 @@ class MatMulMerger {
 };
 
 // All kinds.
-absl::StatusOr<MergedMatMuls> MergeMatMuls(const BackwardGraph& graph, const DeviceSpec& device,
+absl::StatusOr<MergedMatMuls> MergeMatMuls(const LegalGraph& graph, const DeviceSpec& device,
                                            const MergeOptions& options = {});
 
 }  // namespace retrograd

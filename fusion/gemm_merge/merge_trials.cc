@@ -16,7 +16,7 @@ constexpr int64_t kNeverEnough = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const DeviceSpec& device,
+absl::StatusOr<TriedMerges> TryMerges(const LegalGraph& lowered, const DeviceSpec& device,
                                       const MergeOptions& options, PricePlan price) {
   TriedMerges result;
   const MatMulMerger merger(lowered, device, options);
@@ -24,24 +24,23 @@ absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const Device
   RG_ASSIGN_OR_RETURN(result.merged, merger.Merge());
   if (kinds == 0) return result;
   std::vector<MergeVerdict> verdicts(kinds);
-  RG_ASSIGN_OR_RETURN(const PlanPrice all,
-                      price(result.merged.graph, result.merged.layouts, kNeverEnough));
+  RG_ASSIGN_OR_RETURN(const PlanPrice all, price(result.merged, kNeverEnough));
   int64_t best_ps = all.ps;
   const bool one_by_one =
       kinds > 1 &&
-      static_cast<int64_t>(kinds) * static_cast<int64_t>(lowered.num_nodes()) <= kMostNodes;
+      static_cast<int64_t>(kinds) * static_cast<int64_t>(lowered.graph.num_nodes()) <= kMostNodes;
   for (size_t k = 0; k < kinds && one_by_one; ++k) {
     std::vector<MergeVerdict> without = verdicts;
     without[k].keep = false;
     RG_ASSIGN_OR_RETURN(const MergedMatMuls other, merger.Merge(without));
-    RG_ASSIGN_OR_RETURN(const PlanPrice apart, price(other.graph, other.layouts, best_ps));
+    RG_ASSIGN_OR_RETURN(const PlanPrice apart, price(other, best_ps));
     verdicts[k] = {.keep = best_ps < apart.ps,
                    .with_ps = best_ps,
                    .without_ps = apart.ps,
                    .at_least = !apart.exact};
     best_ps = std::min(best_ps, apart.ps);
   }
-  RG_ASSIGN_OR_RETURN(const PlanPrice none, price(lowered, merger.layouts(), best_ps));
+  RG_ASSIGN_OR_RETURN(const PlanPrice none, price(lowered, best_ps));
   const bool loses = none.ps <= best_ps;
   for (MergeVerdict& verdict : verdicts) {
     if (!verdict.keep || (one_by_one && !loses)) continue;

@@ -9,14 +9,14 @@
 
 namespace retrograd {
 
-// The price of the whole plan of a lowered graph, whose values lie by `layouts`. If it is beyond
-// `enough_ps`, a lower bound that is so will do.
+// The price of the whole plan of a lowered graph. If it is beyond `enough_ps`, a lower bound that
+// is so will do.
 struct PlanPrice {
   int64_t ps = 0;
   bool exact = true;
 };
-using PricePlan = absl::FunctionRef<absl::StatusOr<PlanPrice>(
-    const BackwardGraph& graph, const std::vector<Layout>& layouts, int64_t enough_ps)>;
+using PricePlan =
+    absl::FunctionRef<absl::StatusOr<PlanPrice>(const LegalGraph& graph, int64_t enough_ps)>;
 
 struct TriedMerges {
   MergedMatMuls merged;
@@ -25,7 +25,7 @@ struct TriedMerges {
 
 // Kept are the kinds without which the plan would take longer. The first graph that is priced has
 // all of them; there is none if there is nothing to merge.
-absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const DeviceSpec& device,
+absl::StatusOr<TriedMerges> TryMerges(const LegalGraph& lowered, const DeviceSpec& device,
                                       const MergeOptions& options, PricePlan price);
 
 }  // namespace retrograd

@@ -217,7 +217,7 @@ absl::StatusOr<BackwardGraph> ExpandDepthwiseTaps(const BackwardGraph& graph,
   std::vector<bool> chosen(graph.num_nodes());
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) chosen[i] = Expands(graph, NodeId{i});
   if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) return graph;
-  const Chooser chooser(graph, AssignLayouts(graph, layouts), device);
+  const Chooser chooser(graph, AssignLayouts(graph, layouts).of, device);
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     chosen[i] = chosen[i] && chooser.Wins(NodeId{i});
   }

@@ -152,8 +152,8 @@ absl::StatusOr<LegalGraph> Legalize(const BackwardGraph& graph, const LayoutOpti
   constexpr int kPreferring = 2, kRounds = kPreferring + 4;
   for (int round = 0; round < kRounds; ++round) {
     const bool preferred = options.follow && round < kPreferring;
-    std::vector<Layout> layouts = AssignLayouts(current, options);
-    const Repairs repairs = FindRepairs(current, layouts, preferred);
+    ValueLayouts layouts = AssignLayouts(current, options);
+    const Repairs repairs = FindRepairs(current, layouts.of, preferred);
     if (!repairs.any()) return LegalGraph{std::move(current), std::move(layouts)};
     RG_ASSIGN_OR_RETURN(current, Rebuilder(current, repairs).Run());
   }

@@ -15,7 +15,7 @@ namespace retrograd {
 // A graph, and how its values lie: as AssignLayouts says.
 struct LegalGraph {
   BackwardGraph graph;
-  std::vector<Layout> layouts;  // by value_index
+  ValueLayouts layouts;
 };
 
 absl::StatusOr<LegalGraph> Legalize(const BackwardGraph& graph, const LayoutOptions& options = {});

@@ -28,7 +28,7 @@
 
 namespace retrograd {
 
-absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options) {
+absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph, const LowerOptions& options) {
   // Composites first: their pieces fuse one by one with what surrounds them.
   RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
   RG_ASSIGN_OR_RETURN(g, ExpandShortScans(g));
@@ -95,7 +95,11 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
     RG_ASSIGN_OR_RETURN(g, ExpandDepthwiseTaps(g, options.layouts, *options.device));
   }
   // Last, because every step before may move what lies in memory.
-  RG_ASSIGN_OR_RETURN(LegalGraph legal, Legalize(g, options.layouts));
+  return Legalize(g, options.layouts);
+}
+
+absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options) {
+  RG_ASSIGN_OR_RETURN(LegalGraph legal, LowerAndLayOut(graph, options));
   return std::move(legal.graph);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/lower/layouts/layouts.h"
+#include "fusion/lower/legalize.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
@@ -33,6 +34,9 @@ struct LowerOptions {
   const DeviceSpec* device = nullptr;  // prices scatters, pads, images and thin matmuls; none: none
 };
 
+absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph,
+                                          const LowerOptions& options = {});
+// The graph alone.
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options = {});
 
 }  // namespace retrograd

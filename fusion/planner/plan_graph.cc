@@ -464,10 +464,12 @@ class Planner {
 
 }  // namespace
 
-absl::Status AddRegions(const BackwardGraph& lowered, const DeviceSpec& device,
+absl::Status AddRegions(const LegalGraph& legal, const DeviceSpec& device,
                         const PlanOptions& options, RegionResults& solved, PlanPattern& pattern) {
-  RG_ASSIGN_OR_RETURN(const auto context,
-                      PlanningContext::Make(lowered, device, options, 0, &solved.kernels));
+  const BackwardGraph& lowered = legal.graph;
+  RG_ASSIGN_OR_RETURN(
+      const auto context,
+      PlanningContext::Make(lowered, device, options, 0, &solved.kernels, &legal.layouts.of));
   absl::flat_hash_set<std::string> added;
   for (const Region& region : context->regions) {
     std::string signature =
@@ -490,12 +492,11 @@ absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceS
   return Planner(*context, options, order, solved).Run();
 }
 
-absl::StatusOr<PlanPrice> PriceGraph(const BackwardGraph& lowered, const DeviceSpec& device,
+absl::StatusOr<PlanPrice> PriceGraph(const LegalGraph& legal, const DeviceSpec& device,
                                      const PlanOptions& options, int64_t enough_ps,
-                                     std::optional<int64_t> shared_ps, RegionResults& solved,
-                                     const std::vector<Layout>& layouts) {
-  RG_ASSIGN_OR_RETURN(
-      auto context, PlanningContext::Make(lowered, device, options, 0, &solved.kernels, &layouts));
+                                     std::optional<int64_t> shared_ps, RegionResults& solved) {
+  RG_ASSIGN_OR_RETURN(auto context, PlanningContext::Make(legal.graph, device, options, 0,
+                                                          &solved.kernels, &legal.layouts.of));
   Planner planner(*context, options, GroupOrder::kProgram, solved);
   RG_ASSIGN_OR_RETURN(const PlanPrice price, planner.Price(enough_ps + shared_ps.value_or(0)));
   if (!shared_ps) return price;

@@ -52,10 +52,9 @@ absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceS
 // The price of the plan; of one in which kernels share no launches without `shared_ps`. A plan that
 // would take more than enough_ps even if sharing launches won it shared_ps has a lower bound that
 // says so.
-absl::StatusOr<PlanPrice> PriceGraph(const BackwardGraph& lowered, const DeviceSpec& device,
+absl::StatusOr<PlanPrice> PriceGraph(const LegalGraph& legal, const DeviceSpec& device,
                                      const PlanOptions& options, int64_t enough_ps,
-                                     std::optional<int64_t> shared_ps, RegionResults& solved,
-                                     const std::vector<Layout>& layouts);
+                                     std::optional<int64_t> shared_ps, RegionResults& solved);
 
 }  // namespace retrograd
 

@@ -32,7 +32,7 @@ struct PlanPattern {
 inline constexpr double kMostOverPattern = 1.1;
 
 // Adds the regions of a lowered graph that were solved, by plans under the same options.
-absl::Status AddRegions(const BackwardGraph& lowered, const DeviceSpec& device,
+absl::Status AddRegions(const LegalGraph& legal, const DeviceSpec& device,
                         const PlanOptions& options, RegionResults& solved, PlanPattern& pattern);
 
 // Plans the graph and tells what its plan decides. `options`: without a pattern.

@@ -54,12 +54,10 @@ struct TrialPlans {
   // The price of the lowered graph's plan, which is kept.
   absl::StatusOr<int64_t> PlanPs(const DeviceSpec& device, const PlanOptions& options);
   // The graph that is most likely the one.
-  absl::StatusOr<int64_t> PlanFirst(const BackwardGraph& graph, const std::vector<Layout>& layouts,
-                                    const DeviceSpec& device, const PlanOptions& options,
-                                    bool keep_plan);
-  absl::StatusOr<PlanPrice> Price(const BackwardGraph& graph, const std::vector<Layout>& layouts,
-                                  const DeviceSpec& device, const PlanOptions& options,
-                                  int64_t enough_ps);
+  absl::StatusOr<int64_t> PlanFirst(const LegalGraph& graph, const DeviceSpec& device,
+                                    const PlanOptions& options, bool keep_plan);
+  absl::StatusOr<PlanPrice> Price(const LegalGraph& graph, const DeviceSpec& device,
+                                  const PlanOptions& options, int64_t enough_ps);
 
   int64_t sharing_ps_ = 0;  // what sharing launches wins the first plan
 };
@@ -72,42 +70,40 @@ constexpr size_t kMostNodesForSharing = 20'000;
 // that would need more than so many times as much to catch up is beaten.
 constexpr int64_t kSharingWinsTimes = 3;
 
-absl::StatusOr<int64_t> TrialPlans::PlanFirst(const BackwardGraph& graph,
-                                              const std::vector<Layout>& layouts,
-                                              const DeviceSpec& device, const PlanOptions& options,
-                                              bool keep_plan) {
-  RG_ASSIGN_OR_RETURN(FusionPlan whole, PlanGraph(graph, device, options, 0, GroupOrder::kProgram,
-                                                  *solved, &layouts));
+absl::StatusOr<int64_t> TrialPlans::PlanFirst(const LegalGraph& graph, const DeviceSpec& device,
+                                              const PlanOptions& options, bool keep_plan) {
+  RG_ASSIGN_OR_RETURN(
+      FusionPlan whole,
+      PlanGraph(graph.graph, device, options, 0, GroupOrder::kProgram, *solved, &graph.layouts.of));
   sharing_ps_ = whole.summary.shared_launch_ps;
   const int64_t price_ps = whole.summary.price_ps;
   if (keep_plan) plan = std::move(whole);
-  return graph.num_nodes() <= kMostNodesForSharing ? price_ps : price_ps + sharing_ps_;
+  return graph.graph.num_nodes() <= kMostNodesForSharing ? price_ps : price_ps + sharing_ps_;
 }
 
-absl::StatusOr<PlanPrice> TrialPlans::Price(const BackwardGraph& graph,
-                                            const std::vector<Layout>& layouts,
-                                            const DeviceSpec& device, const PlanOptions& options,
-                                            int64_t enough_ps) {
+absl::StatusOr<PlanPrice> TrialPlans::Price(const LegalGraph& graph, const DeviceSpec& device,
+                                            const PlanOptions& options, int64_t enough_ps) {
   std::optional<int64_t> shared_ps;
-  if (graph.num_nodes() <= kMostNodesForSharing) shared_ps = kSharingWinsTimes * sharing_ps_;
-  return PriceGraph(graph, device, options, enough_ps, shared_ps, *solved, layouts);
+  if (graph.graph.num_nodes() <= kMostNodesForSharing) shared_ps = kSharingWinsTimes * sharing_ps_;
+  return PriceGraph(graph, device, options, enough_ps, shared_ps, *solved);
 }
 
 absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
                                                 const PlanOptions& options,
                                                 const MergeOptions& merge) {
   if (options.pattern == nullptr || !Enabled(options, "kept_partitions")) return false;
-  const MatMulMerger merger(lowered.graph, device, merge);
+  const MatMulMerger merger(lowered, device, merge);
   RG_ASSIGN_OR_RETURN(std::optional<MergedMatMuls> merged, merger.MergeAs(options.pattern->merges));
   if (!merged) return false;
-  lowered = {std::move(merged->graph), std::move(merged->decisions), {}};
+  std::vector<Decision> decisions = std::move(merged->decisions);
+  lowered = {*std::move(merged), std::move(decisions), {}};
   return true;
 }
 
 absl::StatusOr<int64_t> TrialPlans::PlanPs(const DeviceSpec& given, const PlanOptions& options) {
   if (!plan) {
-    RG_ASSIGN_OR_RETURN(plan,
-                        PlanGraph(lowered.graph, given, options, 0, GroupOrder::kProgram, *solved));
+    RG_ASSIGN_OR_RETURN(plan, PlanGraph(lowered.graph, given, options, 0, GroupOrder::kProgram,
+                                        *solved, &lowered.layouts.of));
   }
   return plan->summary.price_ps;
 }
@@ -145,11 +141,10 @@ bool HasConvolutions(const BackwardGraph& graph) {
 }
 
 // Whether a plan without the tried feature may be another one. `lowered`: the graph with it.
-bool MayDecide(absl::string_view feature, const BackwardGraph& graph, const BackwardGraph& lowered,
-               const LayoutOptions& layouts) {
-  if (feature == "position_order") return HasSumsInOrder(lowered);
+bool MayDecide(absl::string_view feature, const BackwardGraph& graph, const LegalGraph& lowered) {
+  if (feature == "position_order") return HasSumsInOrder(lowered.graph);
   if (feature == "split_scans") return HasCumulativeSums(graph);
-  if (feature == "walk_order") return WalksDecide(lowered, layouts);
+  if (feature == "walk_order") return lowered.layouts.walks_decide;
   return HasConvolutions(graph);
 }
 
@@ -177,7 +172,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   for (const absl::string_view feature : kTriedFeatures) {
     PlanOptions without = chosen;
     if (!without.disable.insert(std::string(feature)).second) continue;
-    if (!MayDecide(feature, graph, best.lowered.graph, LayoutOptionsOf(chosen, planned))) continue;
+    if (!MayDecide(feature, graph, best.lowered)) continue;
     if (feature != "walk_order") {  // that one may leave the graph as it is
       RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
       if (alike) continue;
@@ -205,33 +200,34 @@ absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, cons
   TrialPlans made;
   made.solved = std::move(solved);
   LoweredGraph& lowered = made.lowered;
-  RG_ASSIGN_OR_RETURN(lowered.graph, Lower(graph, LowerOptionsOf(options, device)));
+  RG_ASSIGN_OR_RETURN(static_cast<LegalGraph&>(lowered),
+                      LowerAndLayOut(graph, LowerOptionsOf(options, device)));
   if (!Enabled(options, "merged_matmuls") || options.merging == Merging::kNever) return made;
   const bool random = options.search.random_seed != 0 || options.random_schedules != 0;
   MergeOptions merge{.place = Enabled(options, "concats_in_place"),
                      .layouts = LayoutOptionsOf(options, device)};
   if (options.merging == Merging::kAlways || random) {  // prices of random plans decide nothing
     merge.regardless = options.merging == Merging::kAlways;
-    RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(lowered.graph, device, merge));
-    lowered = {std::move(merged.graph), std::move(merged.decisions), {}};
+    RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(lowered, device, merge));
+    std::vector<Decision> decisions = std::move(merged.decisions);
+    lowered = {std::move(merged), std::move(decisions), {}};
     return made;
   }
   RG_ASSIGN_OR_RETURN(const bool by_pattern, made.MergeByPattern(device, options, merge));
   if (by_pattern) return made;
   const PlanOptions free = FreeOf(options);
   bool first = true;
-  const auto price = [&](const BackwardGraph& tried, const std::vector<Layout>& layouts,
-                         int64_t enough_ps) -> absl::StatusOr<PlanPrice> {
-    if (!std::exchange(first, false)) return made.Price(tried, layouts, device, free, enough_ps);
-    RG_ASSIGN_OR_RETURN(
-        const int64_t price_ps,
-        made.PlanFirst(tried, layouts, device, with_plan ? options : free, with_plan));
+  const auto price = [&](const LegalGraph& tried, int64_t enough_ps) -> absl::StatusOr<PlanPrice> {
+    if (!std::exchange(first, false)) return made.Price(tried, device, free, enough_ps);
+    RG_ASSIGN_OR_RETURN(const int64_t price_ps,
+                        made.PlanFirst(tried, device, with_plan ? options : free, with_plan));
     return PlanPrice{.ps = price_ps};
   };
-  RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(lowered.graph, device, merge, price));
+  RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(lowered, device, merge, price));
   if (!tried.all) made.plan.reset();
   made.merges = tried.merged.done;
-  lowered = {std::move(tried.merged.graph), std::move(tried.merged.decisions), {}};
+  std::vector<Decision> decisions = std::move(tried.merged.decisions);
+  lowered = {std::move(tried.merged), std::move(decisions), {}};
   return made;
 }
 
@@ -275,8 +271,7 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
     apart.disable.insert(std::begin(kTriedFeatures), std::end(kTriedFeatures));
     const DeviceSpec priced = PlannedDevice(device, apart);
     RG_ASSIGN_OR_RETURN(BackwardGraph lowered, Lower(graph, LowerOptionsOf(apart, priced)));
-    const LayoutOptions layouts = LayoutOptionsOf(options, priced);
-    if (!(lowered == planned.graph) || WalksDecide(planned.graph, layouts)) {
+    if (!(lowered == planned.graph) || trials.lowered.layouts.walks_decide) {
       planned.graph = std::move(lowered);
       trials.lowered.merges.clear();
       planned.without = {std::begin(kTriedFeatures), std::end(kTriedFeatures)};
@@ -336,14 +331,14 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> PatternOf(const BackwardGraph
                       TrialPlans::Make(graph, device, plain, /*with_plan=*/true));
   plain = Without(std::move(plain), trials.lowered.without);
   if (!trials.plan) {
-    RG_RETURN_IF_ERROR(
-        PlanGraph(trials.lowered.graph, device, plain, 0, GroupOrder::kProgram, *trials.solved)
-            .status());
+    RG_RETURN_IF_ERROR(PlanGraph(trials.lowered.graph, device, plain, 0, GroupOrder::kProgram,
+                                 *trials.solved, &trials.lowered.layouts.of)
+                           .status());
   }
   auto pattern = std::make_shared<PlanPattern>();
   pattern->merges = std::move(trials.merges);
   pattern->without = std::move(trials.lowered.without);
-  RG_RETURN_IF_ERROR(AddRegions(trials.lowered.graph, device, plain, *trials.solved, *pattern));
+  RG_RETURN_IF_ERROR(AddRegions(trials.lowered, device, plain, *trials.solved, *pattern));
   return pattern;
 }
 
@@ -362,8 +357,9 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
   } else if (trials.plan) {
     planned.plan = *std::move(trials.plan);
   } else {
-    RG_ASSIGN_OR_RETURN(planned.plan, PlanGraph(planned.graph, device, chosen, 0,
-                                                GroupOrder::kProgram, *trials.solved));
+    RG_ASSIGN_OR_RETURN(planned.plan,
+                        PlanGraph(planned.graph, device, chosen, 0, GroupOrder::kProgram,
+                                  *trials.solved, &trials.lowered.layouts.of));
   }
   planned.kept_regions = static_cast<int64_t>(trials.solved->kept.size());
   if (options.decisions) {

@@ -119,8 +119,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
 
 // The graph that PlanFusion plans: lowered, with those matmuls merged by which its plan wins. That
 // does not depend on the pairs, whose ids are of this graph, nor on a ceiling.
-struct LoweredGraph {
-  BackwardGraph graph;
+struct LoweredGraph : LegalGraph {
   std::vector<Decision> merges;
   std::vector<std::string> without;  // as of Planned
 };

@@ -53,7 +53,7 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
       limits(std::move(bounds)),
       layouts(assigned != nullptr && !assigned->empty()
                   ? *assigned
-                  : AssignLayouts(g, LayoutOptionsOf(options, device))),
+                  : AssignLayouts(g, LayoutOptionsOf(options, device)).of),
       consumers(g),
       placed_concats(Enabled(options, "concats_in_place") &&
                              options.merging != PlanOptions::Merging::kNever

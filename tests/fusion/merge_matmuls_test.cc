@@ -150,14 +150,14 @@ TEST_CASE(
     l.transposed_weights = random() % 3 == 0;
     INFO("round " << round);
     const BackwardGraph graph = Projections(l);
-    const auto lowered = Lower(graph);
+    const auto lowered = LowerAndLayOut(graph);
     REQUIRE(lowered.ok());
     const DeviceSpec device = H200();
     const auto merged = MergeMatMuls(*lowered, device, {.regardless = true});
     INFO(merged.status());
     REQUIRE(merged.ok());
     REQUIRE(merged->graph.Verify().ok());
-    CHECK(MatMuls(*lowered) == 2 * static_cast<int>(projections));
+    CHECK(MatMuls(lowered->graph) == 2 * static_cast<int>(projections));
     CHECK(MatMuls(merged->graph) == 2);
     CHECK(LargestDifference(graph, merged->graph) <= 1e-10);
     REQUIRE(merged->decisions.size() == 2);
@@ -263,7 +263,7 @@ TEST_CASE("matmuls that wait for each other are not merged") {
   b.Output(first, "first");
   b.Output(second, "second");
   const BackwardGraph graph = *b.Build();
-  const auto merged = MergeMatMuls(*Lower(graph), H200(), {.regardless = true});
+  const auto merged = MergeMatMuls(*LowerAndLayOut(graph), H200(), {.regardless = true});
   REQUIRE(merged.ok());
   CHECK(MatMuls(merged->graph) == 2);
   REQUIRE(merged->decisions.size() == 1);
@@ -280,7 +280,7 @@ TEST_CASE("inputs and outputs keep their order, whichever matmul reads an input 
     INFO(name);
     const auto graph = BuildModel(name);
     REQUIRE(graph.ok());
-    const auto lowered = Lower(*graph);
+    const auto lowered = LowerAndLayOut(*graph);
     REQUIRE(lowered.ok());
     const auto merged = MergeMatMuls(*lowered, H200(), {.regardless = true});
     REQUIRE(merged.ok());
@@ -290,7 +290,7 @@ TEST_CASE("inputs and outputs keep their order, whichever matmul reads an input 
       for (const GraphOutput& out : g.outputs()) names.push_back(out.name);
       return names;
     };
-    CHECK(names(merged->graph) == names(*lowered));
+    CHECK(names(merged->graph) == names(lowered->graph));
     CHECK(names(merged->graph) == names(*graph));
   }
 }
@@ -303,7 +303,7 @@ TEST_CASE("merging is chosen where matmuls are small for the chip and refused wh
              .head_dim = 64,
              .heads = {12, 12, 12},
              .dtype = DType::kBf16};
-  const auto small = MergeMatMuls(*Lower(Projections(bert)), device);
+  const auto small = MergeMatMuls(*LowerAndLayOut(Projections(bert)), device);
   REQUIRE(small.ok());
   CHECK(MatMuls(small->graph) == 2);
   // Two wide projections of a wide input: each fills the chip, and weights are large to join.
@@ -313,7 +313,7 @@ TEST_CASE("merging is chosen where matmuls are small for the chip and refused wh
              .head_dim = 128,
              .heads = {86, 86},
              .dtype = DType::kBf16};
-  const auto large = MergeMatMuls(*Lower(Projections(wide)), device);
+  const auto large = MergeMatMuls(*LowerAndLayOut(Projections(wide)), device);
   REQUIRE(large.ok());
   CHECK(MatMuls(large->graph) == 4);
   for (const Decision& d : large->decisions) {
@@ -341,12 +341,12 @@ TEST_CASE("captured steps keep their gradients when matmuls merge wherever they 
   INFO(name);
   const auto graph = BuildModel(name);
   REQUIRE(graph.ok());
-  const auto lowered = Lower(*graph);
+  const auto lowered = LowerAndLayOut(*graph);
   REQUIRE(lowered.ok());
   const auto merged = MergeMatMuls(*lowered, H200(), {.regardless = true});
   INFO(merged.status());
   REQUIRE(merged.ok());
-  if (name != "gpt2_tiny") CHECK(MatMuls(merged->graph) < MatMuls(*lowered));
+  if (name != "gpt2_tiny") CHECK(MatMuls(merged->graph) < MatMuls(lowered->graph));
   CHECK(LargestDifference(*graph, merged->graph) <= 1e-9);
 }
 

@@ -15,7 +15,7 @@ std::vector<std::string> Signatures(absl::string_view text, Op op) {
   INFO(parsed.status());
   REQUIRE(parsed.ok());
   const BackwardGraph& graph = *parsed;
-  const std::vector<Layout> layouts = AssignLayouts(graph);
+  const std::vector<Layout> layouts = AssignLayouts(graph).of;
   const Consumers consumers(graph);
   NodeNumbers::Table table;
   NodeNumbers numbers(graph, layouts, table);

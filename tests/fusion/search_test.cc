@@ -38,7 +38,7 @@ class Regions {
       : device_(device),
         limits_(*Limits::Make(device_, {})),
         graph_(*Lower(graph)),
-        layouts_(AssignLayouts(graph_)),
+        layouts_(AssignLayouts(graph_).of),
         consumers_(graph_),
         pricer_(graph_, layouts_, consumers_, device_, limits_, {}),
         regions_(FindRegions(graph_, consumers_, std::vector<bool>(graph_.num_nodes()))) {}

@@ -84,7 +84,7 @@ KernelIr SumsLast(const KernelIr& ir) {
 KernelIr IrOf(const BackwardGraph& graph) {
   std::vector<NodeId> ops;
   std::vector<ValueId> stores;
-  const std::vector<Layout> layouts = AssignLayouts(graph);
+  const std::vector<Layout> layouts = AssignLayouts(graph).of;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     if (Computes(graph, NodeId{i})) ops.push_back(NodeId{i});
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -95,13 +96,18 @@ ValueId Gathered(NodeId id, const KnownSum& sum, Rewriter& rewriter, NestedSums&
 }  // namespace
 
 absl::StatusOr<BackwardGraph> GatherKnownSums(const BackwardGraph& graph) {
+  std::map<NodeId, KnownSum> known;
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    if (auto sum = Known(graph, NodeId{i})) known.emplace(NodeId{i}, *std::move(sum));
+  }
+  if (known.empty()) return graph;
   Rewriter rewriter(graph);
   NestedSums nested(rewriter);
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     const NodeId id{i};
     rewriter.UseOrigin(id);
-    if (const std::optional<KnownSum> sum = Known(graph, id)) {
-      rewriter.Set({id, 0}, Gathered(id, *sum, rewriter, nested));
+    if (const auto sum = known.find(id); sum != known.end()) {
+      rewriter.Set({id, 0}, Gathered(id, sum->second, rewriter, nested));
     } else {
       rewriter.Copy(id);
     }

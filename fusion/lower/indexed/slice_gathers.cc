@@ -254,8 +254,11 @@ ValueId Sliced(ValueId table, int64_t axis, const std::vector<IndexFactor>& fact
 }  // namespace
 
 absl::StatusOr<BackwardGraph> SliceKnownGathers(const BackwardGraph& graph) {
-  Rewriter rewriter(graph);
   Slicer slicer(graph);
+  bool any = false;
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) any |= !slicer.FactorsOf(NodeId{i}).empty();
+  if (!any) return graph;
+  Rewriter rewriter(graph);
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     const NodeId id{i};
     const std::vector<IndexFactor>& factors = slicer.FactorsOf(id);

@@ -195,23 +195,18 @@ class Assigner {
 
   // What takes the order of tensors that are read beside it, or walked with it, which only a first
   // assignment knows, is claimed for a second, which lets others follow.
-  std::vector<Layout> Run() {
+  ValueLayouts Run() {
     std::vector<Layout> first = AssignAll();
     std::vector<Layout> claimed(g_.num_values());
     const std::vector<ValueId> free = std::exchange(free_, {});
     const std::vector<ValueId> following = std::exchange(following_, {});
-    bool any = Claim(free, OrdersOfReaders(g_, first, free), claimed);
-    if (options_.walk_order) {
-      walks_decide_ = Claim(following, OrdersOfWalks(g_, first, following), claimed);
-      any |= walks_decide_;
-    }
-    if (!any) return first;
+    const bool readers = Claim(free, OrdersOfReaders(g_, first, free), claimed);
+    const bool walks = options_.walk_order &&
+                       Claim(following, OrdersOfWalks(g_, first, following, of_no_order_), claimed);
+    if (!readers && !walks) return {std::move(first), false};
     layouts_ = std::move(claimed);
-    return AssignAll();
+    return {AssignAll(), walks};
   }
-
-  // Whether OrdersOfWalks has given a value another order.
-  bool walks_decide() const { return walks_decide_; }
 
  private:
   // Memory order of the first operand that has one, where the result is walked like it; one that
@@ -423,21 +418,14 @@ class Assigner {
   const std::vector<bool> of_no_order_;
   std::vector<ValueId> free_;       // results of calls, of which nothing asks for an order
   std::vector<ValueId> following_;  // elementwise values that took the order of an operand, or none
-  bool walks_decide_ = false;
   std::vector<std::pair<ValueId, Use>> stack_;             // scratch
   std::vector<std::pair<NodeId, ValueId>> library_users_;  // of the value that is chosen for
 };
 
 }  // namespace
 
-std::vector<Layout> AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options) {
+ValueLayouts AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options) {
   return Assigner(graph, options).Run();
-}
-
-bool WalksDecide(const BackwardGraph& graph, const LayoutOptions& options) {
-  Assigner assigner(graph, options);
-  assigner.Run();
-  return assigner.walks_decide();
 }
 
 bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,

@@ -22,11 +22,12 @@ struct LayoutOptions {
   int64_t alignment_bytes = 16;  // at so many bytes: a device's matmul_alignment_bytes
 };
 
-// By value_index. Values that are never stored (views) have no strides.
-std::vector<Layout> AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options = {});
+struct ValueLayouts {
+  std::vector<Layout> of;  // by value_index; values that are never stored (views) have no strides
+  bool walks_decide = false;  // a value lies otherwise than without LayoutOptions::walk_order
+};
 
-// Whether any value lies otherwise than it would without LayoutOptions::walk_order.
-bool WalksDecide(const BackwardGraph& graph, const LayoutOptions& options);
+ValueLayouts AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options = {});
 
 // Whether a library call can read `value` as its operand, as it lies.
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,

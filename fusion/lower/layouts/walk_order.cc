@@ -1,31 +1,32 @@
 #include "fusion/lower/layouts/walk_order.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/strided_view.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/lower/layouts/dense_order.h"
-#include "fusion/lower/layouts/given_order.h"
 #include "fusion/ops/call_op.h"
 
 namespace retrograd {
 namespace {
 
+// Values that are walked together, and along which dims the tensors lie that are read and written
+// along with them.
 class Walks {
  public:
-  Walks(const BackwardGraph& g, absl::Span<const Layout> layouts, absl::Span<const ValueId> values)
+  Walks(const BackwardGraph& g, absl::Span<const Layout> layouts, absl::Span<const ValueId> values,
+        const std::vector<bool>& of_no_order)
       : g_(g),
         layouts_(layouts),
-        of_no_order_(ValuesOfNoOrder(g)),
+        of_no_order_(of_no_order),
         walk_of_(g.num_values()),
         free_(g.num_values()) {
-    std::iota(walk_of_.begin(), walk_of_.end(), size_t{0});
+    std::iota(walk_of_.begin(), walk_of_.end(), uint32_t{0});
     for (const ValueId v : values) free_[g.value_index(v)] = true;
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
       if (IsElementwise(g, NodeId{i})) JoinOperands(NodeId{i});
@@ -33,26 +34,40 @@ class Walks {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
       if (IsElementwise(g, NodeId{i})) CountAround(NodeId{i});
     }
+    CountEach();
   }
 
   std::optional<Layout> OrderOf(ValueId value) {
-    const auto walk = tensors_.find(WalkOf(g_.value_index(value)));
-    if (walk == tensors_.end()) return std::nullopt;
+    const auto [begin, end] = Counts(WalkOf(g_.value_index(value)));
+    if (begin == end) return std::nullopt;
     const int present = FastestDim(g_, layouts_, value);
-    const auto same = walk->second.find(present);
-    std::pair<int, int> most = {present, same == walk->second.end() ? 0 : same->second};
-    for (const auto& [dim, count] : walk->second) {
-      if (count > most.second) most = {dim, count};
+    const auto same = std::find_if(begin, end, [&](const Tensors& t) { return t.dim == present; });
+    Tensors most = {.dim = present, .count = same == end ? 0 : same->count};
+    for (auto at = begin; at != end; ++at) {
+      if (at->count > most.count) most = *at;
     }
-    if (most.first == present) return std::nullopt;
-    return Layout{DenseAlong(g_.type(value).shape, most.first)};
+    if (most.dim == present) return std::nullopt;
+    return Layout{DenseAlong(g_.type(value).shape, most.dim)};
   }
 
  private:
+  // Tensors of a walk that lie along a dim.
+  struct Tensors {
+    uint32_t walk = 0;
+    int dim = 0, count = 0;
+  };
+  // A tensor that counts in a walk: once, and along the dim along which the first who reads it
+  // there does; -1: along none.
+  struct Counted {
+    uint32_t walk = 0, tensor = 0;
+    int dim = 0;
+  };
+
   // The value that stands for all that are walked with it.
-  size_t WalkOf(size_t value) {
-    while (walk_of_[value] != value) value = walk_of_[value] = walk_of_[walk_of_[value]];
-    return value;
+  uint32_t WalkOf(size_t value) {
+    auto at = static_cast<uint32_t>(value);
+    while (walk_of_[at] != at) at = walk_of_[at] = walk_of_[walk_of_[at]];
+    return at;
   }
 
   bool SameShape(ValueId a, ValueId b) const { return g_.type(a).shape == g_.type(b).shape; }
@@ -80,27 +95,54 @@ class Walks {
   }
 
   void Count(ValueId tensor, ValueId walked) {
-    const size_t walk = WalkOf(g_.value_index(walked));
-    if (!counted_.insert({walk, g_.value_index(BehindViews(g_, tensor))}).second) return;
     const int dim = FastestDim(g_, layouts_, tensor);
-    if (dim >= 0) ++tensors_[walk][dim];
+    const size_t stored = g_.value_index(BehindViews(g_, tensor));
+    counted_.push_back({WalkOf(g_.value_index(walked)), static_cast<uint32_t>(stored), dim});
+  }
+
+  void CountEach() {
+    const auto of = [](const Counted& c) { return std::pair(c.walk, c.tensor); };
+    std::stable_sort(counted_.begin(), counted_.end(),
+                     [&](const Counted& a, const Counted& b) { return of(a) < of(b); });
+    const auto same = [&](const Counted& a, const Counted& b) { return of(a) == of(b); };
+    counted_.erase(std::unique(counted_.begin(), counted_.end(), same), counted_.end());
+    std::sort(counted_.begin(), counted_.end(), [](const Counted& a, const Counted& b) {
+      return std::pair(a.walk, a.dim) < std::pair(b.walk, b.dim);
+    });
+    for (const Counted& c : counted_) {
+      if (c.dim < 0) continue;
+      const bool again =
+          !tensors_.empty() && tensors_.back().walk == c.walk && tensors_.back().dim == c.dim;
+      if (!again) tensors_.push_back({c.walk, c.dim, 0});
+      ++tensors_.back().count;
+    }
+  }
+
+  using Place = std::vector<Tensors>::const_iterator;
+  std::pair<Place, Place> Counts(uint32_t walk) const {
+    struct ByWalk {
+      bool operator()(const Tensors& t, uint32_t walk) const { return t.walk < walk; }
+      bool operator()(uint32_t walk, const Tensors& t) const { return walk < t.walk; }
+    };
+    return std::equal_range(tensors_.begin(), tensors_.end(), walk, ByWalk());
   }
 
   const BackwardGraph& g_;
   absl::Span<const Layout> layouts_;
-  const std::vector<bool> of_no_order_;
-  std::vector<size_t> walk_of_;  // by value_index: a value of the same walk
-  std::vector<bool> free_;       // by value_index
-  absl::flat_hash_set<std::pair<size_t, size_t>> counted_;  // walks and what lies in memory
-  std::map<size_t, std::map<int, int>> tensors_;  // by walk and by the dim along which they lie
+  const std::vector<bool>& of_no_order_;
+  std::vector<uint32_t> walk_of_;  // by value_index: a value of the same walk
+  std::vector<bool> free_;         // by value_index
+  std::vector<Counted> counted_;
+  std::vector<Tensors> tensors_;  // by walk and dim
 };
 
 }  // namespace
 
 std::vector<std::optional<Layout>> OrdersOfWalks(const BackwardGraph& graph,
                                                  absl::Span<const Layout> layouts,
-                                                 absl::Span<const ValueId> values) {
-  Walks walks(graph, layouts, values);
+                                                 absl::Span<const ValueId> values,
+                                                 const std::vector<bool>& of_no_order) {
+  Walks walks(graph, layouts, values, of_no_order);
   std::vector<std::optional<Layout>> orders;
   orders.reserve(values.size());
   for (const ValueId value : values) orders.push_back(walks.OrderOf(value));

@@ -18,10 +18,12 @@ namespace retrograd {
 // most of these lie, of all that are walked with it: what is read from elsewhere, each once, and
 // the elementwise values that are not among `values`: outputs and operands of calls. Results of
 // calls do not count, whose order is as free, nor what is repeated. nullopt if the value lies so by
-// `layouts`, or along a dim of as many. layouts: of all values.
+// `layouts`, or along a dim of as many. layouts: of all values. of_no_order: as ValuesOfNoOrder
+// says.
 std::vector<std::optional<Layout>> OrdersOfWalks(const BackwardGraph& graph,
                                                  absl::Span<const Layout> layouts,
-                                                 absl::Span<const ValueId> values);
+                                                 absl::Span<const ValueId> values,
+                                                 const std::vector<bool>& of_no_order);
 
 }  // namespace retrograd
 

@@ -191,7 +191,7 @@ TEST_CASE("strides stand for a view chain wherever affine addresses do, and say 
       map = ThroughView(g, stored.node, map, extents);
     }
     const IndexExpr address = Linearize(map.coords, base);
-    const auto view = AsStrided(g, AssignLayouts(g), result);
+    const auto view = AsStrided(g, AssignLayouts(g).of, result);
     if (view) {
       ++strided;
       CHECK(view->stored == stored);

@@ -225,7 +225,7 @@ TEST_CASE("what is made of slices lies in their order, without the gaps") {
   }
   const auto graph = b.Build();
   REQUIRE(graph.status().ToString() == "OK");
-  const std::vector<Layout> layouts = AssignLayouts(*graph);
+  const std::vector<Layout> layouts = AssignLayouts(*graph).of;
   CHECK(layouts[graph->value_index(of_last)].strides == ChannelsLast(part));
   CHECK(layouts[graph->value_index(of_rows)].strides == DenseStrides(part));
   CHECK(layouts[graph->value_index(of_repeated)].strides == DenseStrides(part));
@@ -285,7 +285,7 @@ TEST_CASE("a join lies as most elements that it joins") {
   for (const ValueId v : {rows, pixels, stack, images}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
   const auto graph = b.Build();
   REQUIRE(graph.status().ToString() == "OK");
-  const std::vector<Layout> layouts = AssignLayouts(*graph);
+  const std::vector<Layout> layouts = AssignLayouts(*graph).of;
   CHECK(layouts[graph->value_index(stack)].strides == DenseStrides({2, 3, 7, 5}));
   CHECK(layouts[graph->value_index(images)].strides == ChannelsLast({2, 4, 7, 5}));
   CHECK(layouts[graph->value_index(rows)].strides == DenseStrides(joined));
@@ -306,7 +306,7 @@ TEST_CASE("what is made of repeated pixels lies as they do") {
   for (const ValueId v : {pixels, rows}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
   const auto graph = b.Build();
   REQUIRE(graph.status().ToString() == "OK");
-  const std::vector<Layout> layouts = AssignLayouts(*graph);
+  const std::vector<Layout> layouts = AssignLayouts(*graph).of;
   CHECK(layouts[graph->value_index(pixels)].strides == ChannelsLast(twice));
   CHECK(layouts[graph->value_index(rows)].strides == DenseStrides(twice));
 }

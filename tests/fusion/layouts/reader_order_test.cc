@@ -52,7 +52,7 @@ std::vector<int64_t> StridesOf(Scores& scores, const LayoutOptions& options = {}
       REQUIRE(std::fabs(run->outputs[o][i] - want[i]) <= 1e-10 * (1 + std::fabs(want[i])));
     }
   }
-  return AssignLayouts(*graph, options)[graph->value_index(scores.product)].strides;
+  return AssignLayouts(*graph, options).of[graph->value_index(scores.product)].strides;
 }
 
 TEST_CASE("a product whose transpose is read beside a tensor lies as the tensor does") {

@@ -62,7 +62,7 @@ struct Tokens {
 
 std::vector<std::vector<int64_t>> StridesOf(const BackwardGraph& graph,
                                             const std::vector<ValueId>& values, bool walk_order) {
-  const std::vector<Layout> layouts = AssignLayouts(graph, {.walk_order = walk_order});
+  const std::vector<Layout> layouts = AssignLayouts(graph, {.walk_order = walk_order}).of;
   std::vector<std::vector<int64_t>> strides;
   for (const ValueId v : values) strides.push_back(layouts[graph.value_index(v)].strides);
   return strides;

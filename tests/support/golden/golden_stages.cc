@@ -190,7 +190,7 @@ bool Has(const Schedule& schedule, const std::vector<std::string>& words) {
 }
 
 absl::StatusOr<KernelBody> WholeKernel(const GoldenRun& run, const BackwardGraph& graph) {
-  const std::vector<Layout> layouts = AssignLayouts(graph);
+  const std::vector<Layout> layouts = AssignLayouts(graph).of;
   std::vector<NodeId> nodes;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     if (Computes(graph, NodeId{i})) nodes.push_back(NodeId{i});
