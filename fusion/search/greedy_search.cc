@@ -32,16 +32,18 @@ class Merger {
 
   Partition Run() {
     bool merged = true;
-    while (merged && prices_ < options_.max_prices) {
+    while (merged) {
       merged = false;
       for (size_t i = 0; i < atoms_.size(); ++i) {
-        while (TryBestMerge(owner_[i])) merged = true;
+        while (priced_ops_ < options_.max_priced_ops && TryBestMerge(owner_[i])) merged = true;
       }
     }
     return Result();
   }
 
  private:
+  // Search bound: where hundreds of atoms read parts of one tensor, each pair may be merged.
+  static constexpr size_t kMostPartners = 8;
   static constexpr int64_t kAnyGain = std::numeric_limits<int64_t>::min() / 2;  // less than any
 
   struct Group {
@@ -68,7 +70,8 @@ class Merger {
     });
   }
 
-  bool TryBestMerge(int g) {
+  // The groups that a kernel of g may be merged with, ascending.
+  std::vector<int> PartnersOf(int g) const {
     std::vector<int> partners;
     for (int a : groups_[g].atoms) {
       for (int n : atoms_[a].neighbours) {
@@ -77,24 +80,55 @@ class Merger {
     }
     std::sort(partners.begin(), partners.end());
     partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
+    std::erase_if(partners, [&](int h) {
+      return groups_[g].ops + groups_[h].ops > options_.max_ops || AreSeparated(g, h) ||
+             refused_.contains(PairOf(g, h)) || MakesCycle(g, h);
+    });
+    if (partners.size() > kMostPartners) KeepLikeliest(g, partners);
+    return partners;
+  }
+
+  // Those whose merges save most bytes; among equals the nearest.
+  void KeepLikeliest(int g, std::vector<int>& partners) const {
+    std::vector<std::tuple<int64_t, int, int>> likeliest;  // what is left at least, distance, group
+    for (int h : partners) {
+      const GroupOps ops = OpsOfAtoms(atoms_, AtomsOf(g, h));
+      const int64_t left_ps = pricer_.LeastPsOfAll(ops.ops) -
+                              pricer_.LeastPsOfAll(OpsOfAtoms(atoms_, groups_[h].atoms).ops);
+      likeliest.emplace_back(left_ps, std::abs(h - g), h);
+    }
+    std::nth_element(likeliest.begin(), likeliest.begin() + kMostPartners, likeliest.end());
+    likeliest.resize(kMostPartners);
+    partners.clear();
+    for (const auto& [left_ps, distance, h] : likeliest) partners.push_back(h);
+    std::sort(partners.begin(), partners.end());
+  }
+
+  std::vector<int> AtomsOf(int g, int h) const {
+    std::vector<int> both;
+    std::merge(groups_[g].atoms.begin(), groups_[g].atoms.end(), groups_[h].atoms.begin(),
+               groups_[h].atoms.end(), std::back_inserter(both));
+    return both;
+  }
+
+  // Two groups as they are: a group grows under its number.
+  std::tuple<int, int, size_t, size_t> PairOf(int g, int h) const {
+    return {std::min(g, h), std::max(g, h), groups_[g].atoms.size(), groups_[h].atoms.size()};
+  }
+
+  bool TryBestMerge(int g) {
     int best = -1;
     int64_t best_gain = kAnyGain;
     Group merged;
-    for (int h : partners) {
-      const auto pair = std::tuple(std::min(g, h), std::max(g, h), groups_[g].atoms.size(),
-                                   groups_[h].atoms.size());
-      if (groups_[g].ops + groups_[h].ops > options_.max_ops || AreSeparated(g, h)) continue;
-      if (refused_.contains(pair) || MakesCycle(g, h)) continue;
-      ++prices_;
-      Group both{.ops = groups_[g].ops + groups_[h].ops};
-      std::merge(groups_[g].atoms.begin(), groups_[g].atoms.end(), groups_[h].atoms.begin(),
-                 groups_[h].atoms.end(), std::back_inserter(both.atoms));
+    for (int h : PartnersOf(g)) {
+      Group both{.atoms = AtomsOf(g, h), .ops = groups_[g].ops + groups_[h].ops};
+      priced_ops_ += both.ops;
       both.price = pricer_.Evaluate(OpsOfAtoms(atoms_, both.atoms));
       const int64_t gain = !both.price.feasible ? kAnyGain - 1
                                                 : groups_[g].Cost(pricer_) +
                                                       groups_[h].Cost(pricer_) - both.Cost(pricer_);
       if (gain < least_gain_) {
-        refused_.insert(pair);
+        refused_.insert(PairOf(g, h));
       } else if (best < 0 || gain > best_gain) {
         best = h, best_gain = gain, merged = std::move(both);
       }
@@ -166,7 +200,7 @@ class Merger {
   std::vector<int> owner_;
   std::vector<std::vector<int>> successors_;
   absl::flat_hash_set<std::tuple<int, int, size_t, size_t>> refused_;
-  int64_t prices_ = 0;
+  int64_t priced_ops_ = 0;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ enum class CombineWhere : uint8_t {
 };
 
 struct GreedyOptions {
-  int64_t max_prices = 20'000;  // kernels built and priced
+  int64_t max_priced_ops = 200'000;  // of all kernels that are built and priced
   CombineWhere where = CombineWhere::kItPays;
   int64_t max_ops = std::numeric_limits<int64_t>::max();  // of a kernel of several atoms
 };

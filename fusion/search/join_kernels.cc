@@ -12,8 +12,8 @@
 namespace retrograd {
 namespace {
 
-// Kernels that are priced to join those of a region; each may be long.
-constexpr int64_t kMostPrices = 1000;
+// Search bound. Ops of all kernels that are priced to join those of a region; each may be long.
+constexpr int64_t kMostPricedOps = 50'000;
 
 bool Separates(absl::Span<const Constraint> constraints) {
   return std::any_of(constraints.begin(), constraints.end(),
@@ -91,7 +91,7 @@ void JoinKernels(const std::vector<Atom>& atoms, const GroupPricer& pricer,
     return better;
   };
   const auto merged = [&](const Partition& start) {
-    return MergeGreedily(atoms, pricer, {.max_prices = kMostPrices}, start, constraints);
+    return MergeGreedily(atoms, pricer, {.max_priced_ops = kMostPricedOps}, start, constraints);
   };
   if (Separates(constraints)) {
     take(merged(partition));

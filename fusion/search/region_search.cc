@@ -41,7 +41,7 @@ Partition RegionSearch::Solve() {
 
 Partition RegionSearch::MergeAll() const {
   return MergeGreedily(atoms_, book_.pricer(),
-                       {.max_prices = options_.max_greedy_prices,
+                       {.max_priced_ops = options_.max_greedy_ops,
                         .where = options_.merge,
                         .max_ops = options_.limits.max_ops});
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/accesses/vector_access.h"
 #include "graph/base/status.h"
@@ -27,7 +29,9 @@ std::string Label(const BackwardGraph& g, NodeId id) {
 class Finder {
  public:
   Finder(const KernelRequest& request, KernelMaps& maps)
-      : r_(request), g_(request.graph), maps_(maps), space_{.walks = Walks(request.nodes)} {}
+      : r_(request), g_(request.graph), maps_(maps), space_{.walks = Walks(request.nodes)} {
+    FindUses();
+  }
 
   // Over the points of the op that has most. Where what is stored reads but parts of it, or some
   // of it several times, the points are those of an op that is stored or folds.
@@ -76,6 +80,28 @@ class Finder {
     if (!space_.refusal) space_.refusal = {limit, std::move(reason)};
   }
 
+  // A tensor may have thousands of readers elsewhere, each behind a slice of its own.
+  void FindUses() {
+    absl::flat_hash_set<NodeId> views;
+    for (NodeId id : r_.nodes) {
+      const absl::Span<const ValueId> operands = g_.operands(id);
+      for (uint32_t i = 0; i < operands.size(); ++i) {
+        ValueId read = operands[i];
+        uses_.push_back({read.node, {id, i, read.result}});
+        while (g_.pattern(read.node) == Pattern::kView && views.insert(read.node).second) {
+          const NodeId view = read.node;
+          read = g_.operands(view)[0];
+          uses_.push_back({read.node, {view, 0, read.result}});
+        }
+      }
+    }
+    const auto place = [](const InnerUse& u) {
+      return std::tuple(u.value, u.use.user, u.use.operand);
+    };
+    std::sort(uses_.begin(), uses_.end(),
+              [&](const InnerUse& a, const InnerUse& b) { return place(a) < place(b); });
+  }
+
   bool IsInside(NodeId id) const { return space_.walks.Position(id) >= 0; }
 
   bool IsStored(NodeId id) const {
@@ -111,6 +137,7 @@ class Finder {
   void Spread(NodeId root, const std::vector<IndexExpr>& root_coords) {
     SetPoints(root, space_.maps->Of({.coords = root_coords, .guards = {}, .fill = 0}));
     pending_.clear();
+    shared_reads_.clear();
     while (true) {
       while (!queue_.empty()) {
         NodeId id = queue_.front();
@@ -217,6 +244,7 @@ class Finder {
         const auto [value, map] = BehindViews(read, at);
         if (IsInside(value.node) || !map->guards.empty()) return;
         if (IsConstant(g_, value.node)) return;
+        if (!shared_reads_.insert({value, map}).second) return;  // it has placed all that it can
         const size_t before = queue_.size();
         VisitUsersOf(value, map);
         placed = queue_.size() > before;
@@ -300,7 +328,10 @@ class Finder {
 
   void VisitUsersOf(ValueId value, const AccessMap* map) {
     if (g_.pattern(value.node) == Pattern::kScatter) return;
-    for (const Use& use : g_.uses(value.node)) {
+    auto at = std::lower_bound(uses_.begin(), uses_.end(), value.node,
+                               [](const InnerUse& u, NodeId id) { return u.value < id; });
+    for (; at != uses_.end() && at->value == value.node; ++at) {
+      const Use& use = at->use;
       const NodeId user = use.user;
       if (use.result != value.result) continue;
       if (g_.pattern(user) == Pattern::kView) {
@@ -309,7 +340,7 @@ class Finder {
         }
         continue;
       }
-      if (!IsInside(user) || space_.walks.Find(user) != nullptr) continue;
+      if (space_.walks.Find(user) != nullptr) continue;
       const Shape& mine = g_.type(value).shape;
       switch (g_.pattern(user)) {
         case Pattern::kReduction:
@@ -413,6 +444,13 @@ class Finder {
   KernelMaps& maps_;
   IterationSpace space_;
   std::vector<std::optional<AxisCut>> cuts_in_reads_;  // by op: the first one behind what it reads
+  // A use by an op of the kernel, or by a view behind which one reads.
+  struct InnerUse {
+    NodeId value{};
+    Use use;
+  };
+  std::vector<InnerUse> uses_;  // by value, in the order of its uses
+  absl::flat_hash_set<std::pair<ValueId, const AccessMap*>> shared_reads_;  // tried so far
   std::deque<NodeId> queue_;
   std::vector<std::pair<NodeId, const AccessMap*>> pending_;
 };
