@@ -28,7 +28,7 @@ PARTS = {
     "greedy merging, kernels built for it among it": ("retrograd::MergeGreedily(",),
     "versions of the graph with other matmuls merged": ("retrograd::PriceGraph(",),
     "layouts, calls and regions of all versions": ("retrograd::PlanningContext::Make(",),
-    "lowering": ("retrograd::Lower(",),
+    "lowering": ("retrograd::LowerAndLayOut(",),
 }
 COUNTS = {"kernels priced": ("retrograd::GroupPricer::EvaluateNew(",)}
 

@@ -16,6 +16,7 @@
 #include "fusion/lower/split_scans.h"
 #include "fusion/lower/taps_as_channels.h"
 #include "fusion/lower/thin_matmuls.h"
+#include "fusion/lower/wide_joins.h"
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
@@ -69,6 +70,10 @@ absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph, const Lowe
   // After equal ops were merged, so that a value that one op alone reads is seen as such.
   RG_ASSIGN_OR_RETURN(g, ScaleBehindGathers(g));
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
+  // After sums have their order: what is left of a sum of parts alone is one op.
+  if (options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, CutWideJoins(g, options.layouts, *options.device));
+  }
   // After equal indices were merged, so that they are sorted once; before the parts between
   // barriers are cut, since a sort is one.
   RG_ASSIGN_OR_RETURN(g, SortIndices(g));

@@ -278,5 +278,46 @@ TEST_CASE(
   CHECK(cost > cost_where_it_pays);
 }
 
+TEST_CASE("greedy merging with hundreds of partners for each atom tries those that save most") {
+  GraphBuilder b("parts");
+  constexpr int64_t kParts = 120, kRows = 1 << 16;
+  const ValueId whole = b.Input({DType::kFp32, {kParts, kRows, 16}}, {.name = "whole"});
+  const ValueId shared = b.Input({DType::kFp32, {1, kRows, 16}}, {.name = "shared"});
+  for (int64_t i = 0; i < kParts; ++i) {
+    const ValueId part =
+        b.Add(Op::slice, {whole},
+              {{"axis", int64_t{0}}, {"start", i}, {"stop", i + 1}, {"step", int64_t{1}}});
+    const bool ends = i == 0 || i + 1 == kParts;
+    b.Output(b.Add(Op::mul, {part, ends ? shared : part}), std::to_string(i));
+  }
+  Regions all(*b.Build());
+  REQUIRE(all.regions().size() == 1);
+  const std::vector<Atom> atoms = FindAtoms(all.regions()[0], all.pricer(), /*contract=*/true);
+  REQUIRE(atoms.size() == kParts);
+  REQUIRE(atoms[0].neighbours.size() == kParts - 1);
+  const Partition merged = MergeGreedily(atoms, all.pricer(), {.max_ops = 4});
+  CHECK(std::any_of(merged.parts.begin(), merged.parts.end(), [](const Partition::Part& part) {
+    return part.atoms.front() == 0 && part.atoms.back() == kParts - 1;
+  }));
+}
+
+TEST_CASE("greedy merging stops behind as many ops as it may price") {
+  GraphBuilder b("readers");
+  const ValueId x = b.Input({DType::kFp32, {1 << 22}}, {.name = "x"});
+  for (int i = 0; i < 40; ++i) {
+    b.Output(b.Add(Op::mul, {x, b.Full(i + 2, DType::kFp32)}), std::to_string(i));
+  }
+  Regions all(*b.Build());
+  const std::vector<Atom> atoms = FindAtoms(all.regions()[0], all.pricer(), /*contract=*/true);
+  REQUIRE(atoms.size() == 40);
+  const Partition none = MergeGreedily(atoms, all.pricer(), {.max_priced_ops = 0});
+  const Partition some = MergeGreedily(atoms, all.pricer(), {.max_priced_ops = 200});
+  const Partition most = MergeGreedily(atoms, all.pricer(), {});
+  INFO(some.parts.size() << " kernels, " << most.parts.size() << " without a bound");
+  CHECK(none.parts.size() == 40);
+  CHECK(some.cost_ps < none.cost_ps);
+  CHECK(most.cost_ps < some.cost_ps);
+}
+
 }  // namespace
 }  // namespace retrograd

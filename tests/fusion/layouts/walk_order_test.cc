@@ -78,7 +78,7 @@ TEST_CASE("a value lies as most of what is walked with it, and as its operand in
     CHECK(StridesOf(graph, made, true) ==
           std::vector<std::vector<int64_t>>{t.by_channels, t.by_channels});
     CHECK(StridesOf(graph, made, false)[0] == t.by_tokens);
-    CHECK(WalksDecide(graph, {}));
+    CHECK(AssignLayouts(graph).walks_decide);
   }
   // As many lie in either order.
   Tokens t({2, 6, 4});
@@ -90,7 +90,7 @@ TEST_CASE("a value lies as most of what is walked with it, and as its operand in
   REQUIRE(graph.ok());
   CHECK(StridesOf(*graph, {twice, product}, true) ==
         std::vector<std::vector<int64_t>>{t.by_tokens, t.by_tokens});
-  CHECK_FALSE(WalksDecide(*graph, {}));
+  CHECK_FALSE(AssignLayouts(*graph).walks_decide);
 }
 
 // The gradient of scores that are normalised along both axes, as contrastive losses have it: each
@@ -182,8 +182,8 @@ BackwardGraph Losing() {
 TEST_CASE("whole plans decide whether values lie as what is walked with them") {
   const DeviceSpec device = H200();
   const BackwardGraph winning = Winning(), losing = Losing();
-  REQUIRE(WalksDecide(winning, {}));
-  REQUIRE(WalksDecide(losing, {}));
+  REQUIRE(AssignLayouts(winning).walks_decide);
+  REQUIRE(AssignLayouts(losing).walks_decide);
   const std::vector<std::string> off = {"walk_order"};
   CHECK(PriceOf(winning, device) < PriceOf(winning, device, off) * 95 / 100);
   CHECK(PriceOf(losing, device) == PriceOf(losing, device, off));
@@ -191,7 +191,7 @@ TEST_CASE("whole plans decide whether values lie as what is walked with them") {
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     INFO("seed " << seed);
     const BackwardGraph graph = RandomGraph(seed);
-    decided += WalksDecide(graph, {}) ? 1 : 0;
+    decided += AssignLayouts(graph).walks_decide ? 1 : 0;
     CHECK(PriceOf(graph, device) <= PriceOf(graph, device, off));
   }
   CHECK(decided > 0);
