@@ -34,6 +34,7 @@ absl::Status CheckNames(const PlanOptions& options) {
 // A graph made ready to be planned, and what planning it both ways has found already.
 struct TrialPlans {
   LoweredGraph lowered;
+  BackwardGraph unmerged;  // the same with no matmuls merged
   // Without a price of memory. Lowerings of one graph share most of their regions.
   std::shared_ptr<RegionResults> solved;
   std::vector<bool> merges;        // by candidate: whether it is merged
@@ -48,7 +49,8 @@ struct TrialPlans {
                                       const MergeOptions& merge);
 
  private:
-  static absl::StatusOr<TrialPlans> MakeOnce(const BackwardGraph& graph, const DeviceSpec& device,
+  // Of a graph that was lowered under the options.
+  static absl::StatusOr<TrialPlans> MakeOnce(LegalGraph legal, const DeviceSpec& device,
                                              const PlanOptions& options, bool with_plan,
                                              std::shared_ptr<RegionResults> solved);
   // The price of the lowered graph's plan, which is kept.
@@ -148,37 +150,38 @@ bool MayDecide(absl::string_view feature, const BackwardGraph& graph, const Lega
   return HasConvolutions(graph);
 }
 
-absl::StatusOr<bool> LoweredAlike(const BackwardGraph& graph, const DeviceSpec& device,
-                                  const PlanOptions& a, const PlanOptions& b) {
-  RG_ASSIGN_OR_RETURN(const BackwardGraph first, Lower(graph, LowerOptionsOf(a, device)));
-  RG_ASSIGN_OR_RETURN(const BackwardGraph second, Lower(graph, LowerOptionsOf(b, device)));
-  return first == second;
+absl::StatusOr<LegalGraph> LoweredFor(const BackwardGraph& graph, const DeviceSpec& device,
+                                      const PlanOptions& options) {
+  const DeviceSpec planned = PlannedDevice(device, options);
+  return LowerAndLayOut(graph, LowerOptionsOf(options, planned));
 }
 
 absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& device,
                                             const PlanOptions& options, bool with_plan) {
   if (options.pattern != nullptr) {
     const std::vector<std::string>& without = options.pattern->without;
-    RG_ASSIGN_OR_RETURN(TrialPlans alike, MakeOnce(graph, device, Without(options, without),
-                                                   with_plan, std::make_shared<RegionResults>()));
+    const PlanOptions chosen = Without(options, without);
+    RG_ASSIGN_OR_RETURN(LegalGraph legal, LoweredFor(graph, device, chosen));
+    RG_ASSIGN_OR_RETURN(TrialPlans alike, MakeOnce(std::move(legal), device, chosen, with_plan,
+                                                   std::make_shared<RegionResults>()));
     alike.lowered.without = without;
     return alike;
   }
-  RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan,
+  RG_ASSIGN_OR_RETURN(LegalGraph legal, LoweredFor(graph, device, options));
+  RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(std::move(legal), device, options, with_plan,
                                                 std::make_shared<RegionResults>()));
   if (!PricesDecide(options)) return best;
   PlanOptions chosen = with_plan ? options : FreeOf(options);
-  const DeviceSpec planned = PlannedDevice(device, options);
   for (const absl::string_view feature : kTriedFeatures) {
     PlanOptions without = chosen;
     if (!without.disable.insert(std::string(feature)).second) continue;
     if (!MayDecide(feature, graph, best.lowered)) continue;
-    if (feature != "walk_order") {  // that one may leave the graph as it is
-      RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
-      if (alike) continue;
-    }
+    RG_ASSIGN_OR_RETURN(LegalGraph tried, LoweredFor(graph, device, without));
+    // Walks may decide though the graph is the same.
+    if (feature != "walk_order" && tried.graph == best.unmerged) continue;
     RG_ASSIGN_OR_RETURN(const int64_t best_ps, best.PlanPs(device, chosen));
-    absl::StatusOr<TrialPlans> other = MakeOnce(graph, device, without, with_plan, best.solved);
+    absl::StatusOr<TrialPlans> other =
+        MakeOnce(std::move(tried), device, without, with_plan, best.solved);
     const absl::StatusOr<int64_t> other_ps =
         other.ok() ? other->PlanPs(device, without) : other.status();
     if (absl::IsCancelled(other_ps.status())) return other_ps.status();
@@ -192,7 +195,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   return best;
 }
 
-absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, const DeviceSpec& given,
+absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(LegalGraph legal, const DeviceSpec& given,
                                                 const PlanOptions& options, bool with_plan,
                                                 std::shared_ptr<RegionResults> solved) {
   const DeviceSpec device = PlannedDevice(given, options);
@@ -200,8 +203,8 @@ absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, cons
   TrialPlans made;
   made.solved = std::move(solved);
   LoweredGraph& lowered = made.lowered;
-  RG_ASSIGN_OR_RETURN(static_cast<LegalGraph&>(lowered),
-                      LowerAndLayOut(graph, LowerOptionsOf(options, device)));
+  made.unmerged = legal.graph;
+  static_cast<LegalGraph&>(lowered) = std::move(legal);
   if (!Enabled(options, "merged_matmuls") || options.merging == Merging::kNever) return made;
   const bool random = options.search.random_seed != 0 || options.random_schedules != 0;
   MergeOptions merge{.place = Enabled(options, "concats_in_place"),

@@ -13,7 +13,7 @@ namespace retrograd {
 namespace {
 
 // Search bound. Ops of all kernels that are priced to join those of a region; each may be long.
-constexpr int64_t kMostPricedOps = 50'000;
+constexpr int64_t kMostPricedOps = 20'000;
 
 bool Separates(absl::Span<const Constraint> constraints) {
   return std::any_of(constraints.begin(), constraints.end(),

@@ -17,7 +17,7 @@ struct SearchOptions {
   int max_atoms = 40;               // more are merged greedily alone; at most kMaxMaskedAtoms
   SearchLimits limits;              // of an exact search
   int64_t max_local_work = 20'000;  // of the kernels priced from each start where it gave up
-  int64_t max_greedy_ops = 200'000;
+  int64_t max_greedy_ops = 60'000;
   bool join = true;  // kernels of the search into larger ones than it looks at
   CombineWhere merge = CombineWhere::kItPays;  // wherever possible: greedily, nothing is searched
   uint64_t random_seed = 0;  // not 0: any legal partition, drawn by this seed (for tests)
