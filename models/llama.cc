@@ -28,13 +28,12 @@ ValueId RotaryBackward(LayerBackward& net, const Rotary& rotary, const std::stri
   GraphBuilder& graph = net.graph();
   const int64_t width = graph.type(dy).shape[3], half = width / 2;
   const auto part = [&](ValueId v, int64_t begin, int64_t end) {
-    return graph.Add(Op::slice, {v},
-                     {{"axis", int64_t{3}}, {"start", begin}, {"step", int64_t{1}}, {"stop", end}});
+    return graph.Slice(v, 3, begin, end);
   };
   net.From("rotary_backward", module);
   const ValueId turned = net.Mul(dy, rotary.sin);
   const ValueId a = part(turned, 0, half), b = part(turned, half, width);
-  const ValueId back = graph.Add(Op::cat, {b, graph.Add(Op::neg, {a})}, {{"axis", int64_t{3}}});
+  const ValueId back = graph.Cat({b, graph.Add(Op::neg, {a})}, 3);
   return graph.Add(Op::add, {net.Mul(dy, rotary.cos), back});
 }
 

@@ -62,11 +62,7 @@ ValueId ExpertsBackward(LayerBackward& net, const Sizes& s, const Routing& routi
   const ValueId both =
       net.Saved("experts.a_u", net.precision().activation, {s.rows(), 2 * s.inner});
   const auto half = [&](int64_t at) {
-    return graph.Add(Op::slice, {both},
-                     {{"axis", int64_t{1}},
-                      {"start", at * s.inner},
-                      {"step", int64_t{1}},
-                      {"stop", (at + 1) * s.inner}});
+    return graph.Slice(both, 1, at * s.inner, (at + 1) * s.inner);
   };
   net.From("silu", "experts.act");
   const ValueId a = half(0), u = half(1);
@@ -76,7 +72,7 @@ ValueId ExpertsBackward(LayerBackward& net, const Sizes& s, const Routing& routi
   net.From("mul_backward", "experts.act");
   const ValueId du = net.Mul(dg, silu);
   const ValueId da = net.Activation("experts.act", "silu", net.Mul(dg, u), a);
-  const ValueId d_both = graph.Add(Op::cat, {da, du}, {{"axis", int64_t{1}}});
+  const ValueId d_both = graph.Cat({da, du}, 1);
   return GroupedLinear(net, "experts.gate_up", routing, d_both, x);
 }
 
@@ -92,8 +88,7 @@ ValueId TopBackward(LayerBackward& net, const Sizes& s, ValueId dv, ValueId e) {
   ValueId dp = graph.Full(0, net.precision().compute);
   for (int64_t i = 0; i < s.chosen; ++i) {
     const auto choice = [&](ValueId v) {  // [tokens, 1]
-      return graph.Add(Op::slice, {v},
-                       {{"axis", int64_t{1}}, {"start", i}, {"step", int64_t{1}}, {"stop", i + 1}});
+      return graph.Slice(v, 1, i, i + 1);
     };
     const ValueId hit = graph.Add(Op::eq, {choice(e), expert});
     dp = graph.Add(Op::where, {hit, choice(dv), dp});

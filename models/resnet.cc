@@ -52,11 +52,7 @@ ValueId EverySecond(LayerBackward& net, const Positions& at, ValueId x) {
   const int64_t channels = graph.type(x).shape[1];
   ValueId v = graph.Reshape(x, {at.images, at.height, at.width, channels});
   for (int64_t axis : {1, 2}) {
-    v = graph.Add(Op::slice, {v},
-                  {{"axis", axis},
-                   {"start", int64_t{0}},
-                   {"step", int64_t{2}},
-                   {"stop", graph.type(v).shape[axis]}});
+    v = graph.Slice(v, axis, 0, graph.type(v).shape[axis], 2);
   }
   return graph.Reshape(v, {at.Halved().rows(), channels});
 }
@@ -131,11 +127,7 @@ ValueId Moved(LayerBackward& net, ValueId map, int64_t axis, int64_t by) {
   if (by == 0) return map;
   GraphBuilder& graph = net.graph();
   const int64_t extent = graph.type(map).shape[axis];
-  const ValueId rest = graph.Add(Op::slice, {map},
-                                 {{"axis", axis},
-                                  {"start", int64_t{by < 0}},
-                                  {"step", int64_t{1}},
-                                  {"stop", extent - int64_t{by > 0}}});
+  const ValueId rest = graph.Slice(map, axis, by < 0, extent - (by > 0));
   std::vector<int64_t> low(4, 0), high(4, 0);
   (by > 0 ? low : high)[axis] = 1;
   return graph.Add(Op::pad, {rest}, {{"low", low}, {"high", high}, {"value", 0.0}});

@@ -80,10 +80,7 @@ void EmbeddingBackward(LayerBackward& net, const Config& c, ValueId dx) {
   net.From("add_backward", "pos_embed");
   const ValueId d = graph.Reshape(dx, {batch, length, c.width});
   graph.Output(graph.Sum(graph.Cast(d, compute), {0}), "pos_embed");
-  const auto tokens = [&](int64_t begin, int64_t end) {
-    return graph.Add(Op::slice, {d},
-                     {{"axis", int64_t{1}}, {"start", begin}, {"step", int64_t{1}}, {"stop", end}});
-  };
+  const auto tokens = [&](int64_t begin, int64_t end) { return graph.Slice(d, 1, begin, end); };
   net.From("cat_backward", "cls_token");
   graph.Output(graph.Sum(graph.Cast(tokens(0, 1), compute), {0}), "cls_token");
   const ValueId dpatches = graph.Reshape(tokens(1, length), {batch * c.patches, c.width});

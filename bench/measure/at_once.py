@@ -37,8 +37,18 @@ class _Process:
             self._timer.start()
 
     def _stop_late(self):
-        self._late = self._process.poll() is None  # else it ended in time, and waits to be read
+        self._late = self._runs()  # else it ended in time, and waits to be read
         self.stop()
+
+    def _runs(self):
+        """Whether it runs, or what it has started, which may hold its output open."""
+        if self._process.poll() is None:
+            return True
+        try:
+            os.killpg(self._process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
     def stop(self):
         """Ends it and what it has started, which may hold its output open."""

@@ -174,7 +174,7 @@ class Rewriting {
     if (added) {
       std::vector<ValueId> parts;
       for (ValueId v : join.parts) parts.push_back(rewriter_.New(v));
-      at->second = b.Add(Op::cat, parts, {{"axis", join.axis}});
+      at->second = b.Cat(parts, join.axis);
     }
     return join.transposed ? b.Permute(at->second, {1, 0}) : at->second;
   }
@@ -190,9 +190,7 @@ class Rewriting {
     for (NodeId id : c.matmuls) {
       const int64_t stop = start + g_.type(id).shape[axis];
       rewriter_.UseOrigin(id);
-      rewriter_.Set({id, 0},
-                    b.Add(Op::slice, {product},
-                          {{"axis", axis}, {"start", start}, {"step", 1}, {"stop", stop}}));
+      rewriter_.Set({id, 0}, b.Slice(product, axis, start, stop));
       matmul_of_[Index(id)] = product.node;
       start = stop;
     }

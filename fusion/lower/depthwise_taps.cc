@@ -129,8 +129,8 @@ class Expander {
       for (size_t d = 0; d < tap.size(); ++d) {
         const auto dim = static_cast<int64_t>(2 + d);
         const int64_t start = low[2 + d] + c_.padding[d] - tap[d] * c_.dilation[d];
-        met = Slice(met, dim, start, 1, start + c_.in[d]);
-        element = Slice(element, dim, tap[d], 1, tap[d] + 1);
+        met = b_.Slice(met, dim, start, start + c_.in[d]);
+        element = b_.Slice(element, dim, tap[d], tap[d] + 1);
       }
       Shape of_channel(image.size(), 1);
       of_channel[kChannel] = c_.in_channels;
@@ -160,13 +160,13 @@ class Expander {
       ValueId met = padded;
       for (size_t d = 0; d < tap.size(); ++d) {
         const int64_t start = tap[d] * c_.dilation[d];
-        met = Slice(met, static_cast<int64_t>(2 + d), start, c_.stride[d],
-                    start + (c_.out[d] - 1) * c_.stride[d] + 1);
+        met = b_.Slice(met, static_cast<int64_t>(2 + d), start,
+                       start + (c_.out[d] - 1) * c_.stride[d] + 1, c_.stride[d]);
       }
       const ValueId sum = b_.Sum(b_.Add(Op::mul, {given, Wide(met)}), all);
       sums.push_back(b_.Reshape(sum, {c_.in_channels, 1}));
     }
-    return sums.size() == 1 ? sums[0] : b_.Add(Op::cat, sums, {{"axis", int64_t{1}}});
+    return b_.Cat(sums, 1);
   }
 
  private:
@@ -180,12 +180,6 @@ class Expander {
   }
 
   ValueId Wide(ValueId v) const { return b_.Cast(v, ComputeType(b_.type(v).dtype)); }
-
-  ValueId Slice(ValueId v, int64_t axis, int64_t start, int64_t step, int64_t stop) const {
-    if (start == 0 && step == 1 && stop == b_.type(v).shape[axis]) return v;
-    return b_.Add(Op::slice, {v},
-                  {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
-  }
 
   ValueId Pad(ValueId v, const Shape& low, const Shape& high) const {
     if (low == high && low == Shape(low.size(), 0)) return v;

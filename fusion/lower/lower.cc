@@ -72,7 +72,8 @@ absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph, const Lowe
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
   // After sums have their order: what is left of a sum of parts alone is one op.
   if (options.device != nullptr) {
-    RG_ASSIGN_OR_RETURN(g, CutWideJoins(g, options.layouts, *options.device));
+    RG_ASSIGN_OR_RETURN(g,
+                        CutWideJoins(g, options.layouts, options.place_concats, *options.device));
   }
   // After equal indices were merged, so that they are sorted once; before the parts between
   // barriers are cut, since a sort is one.

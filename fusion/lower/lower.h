@@ -29,9 +29,11 @@ struct LowerOptions {
   bool padded_rows = true;       // rows are computed at the aligned length that a matmul reads
   bool accumulate_order = true;  // each contribution is added where it is made
   bool rematerialize = true;     // what costs no more to make than to read is made at each depth
+  bool place_concats = true;     // parts of a join may be stored side by side as they are made
   SinkOptions sinking;
   LayoutOptions layouts;
-  const DeviceSpec* device = nullptr;  // prices scatters, pads, images and thin matmuls; none: none
+  const DeviceSpec* device =
+      nullptr;  // prices scatters, pads, images, joins and thin matmuls; none: none
 };
 
 absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph,

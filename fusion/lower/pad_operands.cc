@@ -237,9 +237,7 @@ class Padding {
     for (const int64_t axis : {0, 1}) {
       const int64_t length = g_.type(id).shape[axis];
       if ((axis == 0 ? way.lengths.m : way.lengths.n) == length) continue;
-      product =
-          b.Add(Op::slice, {product},
-                {{"axis", axis}, {"start", int64_t{0}}, {"step", int64_t{1}}, {"stop", length}});
+      product = b.Slice(product, axis, 0, length);
     }
     rewriter_.Set({id, 0}, product);
   }

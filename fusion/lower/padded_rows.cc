@@ -191,11 +191,7 @@ absl::StatusOr<BackwardGraph> PadRows(const BackwardGraph& g, int64_t alignment_
     for (NodeId pad : at->second) {
       if (g.type(pad).shape[1] == padded) rewriter.Set({pad, 0}, *rows);
     }
-    rewriter.Set({id, 0}, rewriter.builder().Add(Op::slice, {*rows},
-                                                 {{"axis", int64_t{1}},
-                                                  {"start", int64_t{0}},
-                                                  {"step", int64_t{1}},
-                                                  {"stop", g.type(id).shape[1]}}));
+    rewriter.Set({id, 0}, rewriter.builder().Slice(*rows, 1, 0, g.type(id).shape[1]));
   }
   return rewriter.Finish();
 }

@@ -59,7 +59,7 @@ class Splitter {
     Shape cut = shape;
     cut[axis_] = pieces_.length;
     cut.insert(cut.begin() + axis_, pieces_.count);
-    const ValueId main = b_.Reshape(Part(x, axis_, first, first + whole), cut);
+    const ValueId main = b_.Reshape(b_.Slice(x, axis_, first, first + whole), cut);
     const ValueId totals = Scan(b_.Sum(main, {axis_ + 1}, /*keep=*/true), axis_);
     const ValueId scanned =
         b_.Add(Op::add, {b_.Expand(Before(totals), cut), Scan(main, axis_ + 1)});
@@ -72,11 +72,11 @@ class Splitter {
     end[axis_] = rest;
     const ValueId before = b_.Expand(b_.Reshape(End(totals, axis_), row), end);
     const int64_t start = reverse_ ? 0 : whole;
-    const ValueId of_rest = Scan(Part(x, axis_, start, start + rest), axis_);
+    const ValueId of_rest = Scan(b_.Slice(x, axis_, start, start + rest), axis_);
     const ValueId last = b_.Cast(b_.Add(Op::add, {before, of_rest}), given);
     std::vector<ValueId> parts = {result, last};
     if (reverse_) std::swap(parts[0], parts[1]);
-    return b_.Add(Op::cat, parts, {{"axis", axis_}});
+    return b_.Cat(parts, axis_);
   }
 
  private:
@@ -86,22 +86,16 @@ class Splitter {
     return b_.Add(Op::cumsum, {v}, {{"axis", axis}, {"reverse", int64_t{reverse_}}});
   }
 
-  ValueId Part(ValueId v, int64_t axis, int64_t start, int64_t stop) const {
-    if (start == 0 && stop == b_.type(v).shape[axis]) return v;
-    return b_.Add(Op::slice, {v},
-                  {{"axis", axis}, {"start", start}, {"step", int64_t{1}}, {"stop", stop}});
-  }
-
   // The place that a scan along the axis reaches last.
   ValueId End(ValueId v, int64_t axis) const {
     const int64_t last = reverse_ ? 0 : b_.type(v).shape[axis] - 1;
-    return Part(v, axis, last, last + 1);
+    return b_.Slice(v, axis, last, last + 1);
   }
 
   // Of each piece what the pieces before it give, from what they and the piece give.
   ValueId Before(ValueId totals) const {
     const int64_t first = reverse_ ? 1 : 0;
-    const ValueId others = Part(totals, axis_, first, first + pieces_.count - 1);
+    const ValueId others = b_.Slice(totals, axis_, first, first + pieces_.count - 1);
     Shape low(b_.type(totals).shape.size(), 0), high = low;
     (reverse_ ? high : low)[axis_] = 1;
     return b_.Add(Op::pad, {others}, {{"low", low}, {"high", high}, {"value", 0.0}});

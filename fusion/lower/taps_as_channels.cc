@@ -129,7 +129,7 @@ class Folder {
   ValueId Gradient(ValueId dy, ValueId x, const TensorType& w) {
     const ValueId wide =
         b_.Add(Op::convolution_weight_gradient, {dy, Image(x)}, folding_.Window(w.dtype));
-    const ValueId used = Slice(wide, 1, 0, 1, folding_.used());
+    const ValueId used = b_.Slice(wide, 1, 0, folding_.used());
     // [K, taps.., C, kept taps..], then the channels first.
     Shape apart = {from_.out_channels};
     const auto folded = from_.kernel.begin() + static_cast<std::ptrdiff_t>(folding_.kept());
@@ -145,11 +145,6 @@ class Folder {
 
  private:
   size_t dims() const { return folding_.dims; }
-
-  ValueId Slice(ValueId v, int64_t axis, int64_t start, int64_t step, int64_t stop) {
-    return b_.Add(Op::slice, {v},
-                  {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
-  }
 
   ValueId Pad(ValueId v, const Shape& low, const Shape& high) {
     const bool none = std::all_of(high.begin(), high.end(), [](int64_t n) { return n == 0; }) &&
@@ -175,8 +170,8 @@ class Folder {
     for (size_t d = from_.in.size(); d-- > folding_.kept();) {
       const int64_t start = part % from_.kernel[d] * from_.dilation[d];
       part /= from_.kernel[d];
-      padded = Slice(padded, static_cast<int64_t>(2 + d), start, from_.stride[d],
-                     start + (from_.out[d] - 1) * from_.stride[d] + 1);
+      padded = b_.Slice(padded, static_cast<int64_t>(2 + d), start,
+                        start + (from_.out[d] - 1) * from_.stride[d] + 1, from_.stride[d]);
     }
     return padded;
   }
@@ -185,8 +180,7 @@ class Folder {
     const ValueId padded = Padded(x);
     std::vector<ValueId> parts;
     for (int64_t p = 0; p < folding_.parts(); ++p) parts.push_back(Part(padded, p));
-    const ValueId joined =
-        parts.size() == 1 ? parts[0] : b_.Add(Op::cat, parts, {{"axis", int64_t{1}}});
+    const ValueId joined = b_.Cat(parts, 1);
     const size_t rank = 2 + from_.in.size();
     Shape high(rank, 0);
     high[1] = folding_.channels() - folding_.used();

@@ -1,15 +1,13 @@
 #include "fusion/lower/wide_joins.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/consumers.h"
-#include "fusion/cost/kernel_cost.h"
+#include "fusion/cost/pass_price.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/lower/concat_in_place.h"
 #include "graph/base/status.h"
@@ -19,8 +17,8 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kInstructionsOfPart = 2;  // a guarded load, and a choice or a sum
-// More steps than that no number of operands of a graph needs: 16 parts each are 65,536.
-constexpr int kMostSteps = 4;
+// Numbers of parts that are tried grow by an eighth.
+constexpr int64_t kStepOfTries = 8;
 
 // Parts in the order in which they stand along an axis.
 struct Join {
@@ -62,34 +60,26 @@ std::optional<Join> JoinOfSum(const BackwardGraph& g, NodeId id) {
   return filled == whole[*axis] ? std::optional(std::move(join)) : std::nullopt;
 }
 
-// What a kernel takes that joins so many parts to the whole.
-int64_t StepPs(const TensorType& whole, int64_t parts, const DeviceSpec& d) {
-  const int64_t rate = d.rate_milli[static_cast<int>(CostClass::kSimple)];
-  const int64_t instructions = Product({whole.elements(), parts, kInstructionsOfPart});
-  const int64_t compute =
-      rate == 0 ? 0 : MulDiv(instructions, 1000 * kPsPerSecond / d.sms / rate, d.clock_hz);
-  const int64_t memory = TransferPs(Product({2, whole.size_bytes()}), d.hbm_bytes_per_s);
-  return d.launch_graph_ps + d.block_ps + std::max(compute, memory);
-}
-
-// How many parts each join has, of so many steps.
-int64_t PartsOfStep(int64_t parts, int steps) {
-  auto each = static_cast<int64_t>(std::pow(static_cast<double>(parts), 1.0 / steps));
-  const auto reaches = [&](int64_t n) {
-    int64_t all = 1;
-    for (int s = 0; s < steps && all < parts; ++s) all *= n;
-    return all >= parts;
-  };
-  while (!reaches(each)) ++each;
-  return each;
+// What it takes to join so many parts to the whole, `each` by a kernel, then what these make, and
+// so on. Kernels of one step share its work, and have a launch each.
+int64_t JoinPs(const TensorType& whole, int64_t parts, int64_t each, const DeviceSpec& device) {
+  const int64_t bytes = Product({2, whole.size_bytes()});
+  int64_t ps = 0;
+  while (parts > 1) {
+    const int64_t joins = CeilDiv(parts, each);
+    const int64_t looked_at = std::min(parts, each);
+    ps += PassPs(bytes, Product({whole.elements(), looked_at, kInstructionsOfPart}), device);
+    ps += Product({joins - 1, device.launch_graph_ps});
+    parts = joins;
+  }
+  return ps;
 }
 
 // Of as many parts as make the join take least; all of them: it stays one.
 int64_t CheapestParts(const TensorType& whole, int64_t parts, const DeviceSpec& device) {
-  int64_t best = parts, best_ps = StepPs(whole, parts, device);
-  for (int steps = 2; steps <= kMostSteps; ++steps) {
-    const int64_t each = PartsOfStep(parts, steps);
-    const int64_t ps = steps * StepPs(whole, each, device);
+  int64_t best = parts, best_ps = JoinPs(whole, parts, parts, device);
+  for (int64_t each = 2; each < parts; each += CeilDiv(each, kStepOfTries)) {
+    const int64_t ps = JoinPs(whole, parts, each, device);
     if (ps < best_ps) best = each, best_ps = ps;
   }
   return best;
@@ -101,7 +91,7 @@ ValueId Cut(std::vector<ValueId> parts, int64_t axis, int64_t each, GraphBuilder
     for (size_t begin = 0; begin < parts.size(); begin += each) {
       const size_t end = std::min(begin + each, parts.size());
       const absl::Span<const ValueId> some = absl::MakeSpan(parts).subspan(begin, end - begin);
-      joins.push_back(some.size() == 1 ? some[0] : b.Add(Op::cat, some, {{"axis", axis}}));
+      joins.push_back(b.Cat(some, axis));
     }
     parts = std::move(joins);
   }
@@ -133,7 +123,7 @@ absl::StatusOr<BackwardGraph> WithoutWideSums(const BackwardGraph& graph,
     rewriter.UseOrigin(id);
     std::vector<ValueId> parts;
     for (ValueId part : joins[i]->parts) parts.push_back(rewriter.New(part));
-    rewriter.Set({id, 0}, b.Add(Op::cat, parts, {{"axis", joins[i]->axis}}));
+    rewriter.Set({id, 0}, b.Cat(parts, joins[i]->axis));
   }
   return rewriter.Finish();
 }
@@ -141,7 +131,7 @@ absl::StatusOr<BackwardGraph> WithoutWideSums(const BackwardGraph& graph,
 }  // namespace
 
 absl::StatusOr<BackwardGraph> CutWideJoins(const BackwardGraph& given, const LayoutOptions& layouts,
-                                           const DeviceSpec& device) {
+                                           bool place, const DeviceSpec& device) {
   RG_ASSIGN_OR_RETURN(const BackwardGraph graph, WithoutWideSums(given, device));
   std::vector<int64_t> each(graph.num_nodes());  // parts of a join of joins; 0: it stays
   bool any = false;
@@ -153,9 +143,11 @@ absl::StatusOr<BackwardGraph> CutWideJoins(const BackwardGraph& given, const Lay
     any |= each[i] > 0;
   }
   if (!any) return graph;
-  std::vector<Layout> assigned = AssignLayouts(graph, layouts).of;
-  for (const Alias& placed : PlaceConcats(graph, Consumers(graph), assigned)) {
-    each[Index(placed.whole.node)] = 0;
+  if (place) {
+    std::vector<Layout> assigned = AssignLayouts(graph, layouts).of;
+    for (const Alias& placed : PlaceConcats(graph, Consumers(graph), assigned)) {
+      each[Index(placed.whole.node)] = 0;
+    }
   }
   Rewriter rewriter(graph);
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {

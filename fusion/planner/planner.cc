@@ -176,12 +176,13 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
     PlanOptions without = chosen;
     if (!without.disable.insert(std::string(feature)).second) continue;
     if (!MayDecide(feature, graph, best.lowered)) continue;
-    RG_ASSIGN_OR_RETURN(LegalGraph tried, LoweredFor(graph, device, without));
+    absl::StatusOr<LegalGraph> tried = LoweredFor(graph, device, without);
+    if (!tried.ok()) continue;  // the graph with it is planned
     // Walks may decide though the graph is the same.
-    if (feature != "walk_order" && tried.graph == best.unmerged) continue;
+    if (feature != "walk_order" && tried->graph == best.unmerged) continue;
     RG_ASSIGN_OR_RETURN(const int64_t best_ps, best.PlanPs(device, chosen));
     absl::StatusOr<TrialPlans> other =
-        MakeOnce(std::move(tried), device, without, with_plan, best.solved);
+        MakeOnce(*std::move(tried), device, without, with_plan, best.solved);
     const absl::StatusOr<int64_t> other_ps =
         other.ok() ? other->PlanPs(device, without) : other.status();
     if (absl::IsCancelled(other_ps.status())) return other_ps.status();
@@ -312,6 +313,8 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
           .padded_rows = Enabled(options, "padded_rows"),
           .accumulate_order = Enabled(options, "accumulate_order"),
           .rematerialize = Enabled(options, "rematerialization"),
+          .place_concats = Enabled(options, "concats_in_place") &&
+                           options.merging != PlanOptions::Merging::kNever,
           .sinking = SinkOptionsOf(options, device),
           .layouts = LayoutOptionsOf(options, device),
           .device = &device};

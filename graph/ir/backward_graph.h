@@ -220,6 +220,9 @@ class GraphBuilder {
   ValueId Reshape(ValueId v, Shape shape);
   ValueId Permute(ValueId v, std::vector<int64_t> perm);
   ValueId Expand(ValueId v, Shape shape);
+  // Places start, start + step, .. before stop of an axis; v itself if that is all of it.
+  ValueId Slice(ValueId v, int64_t axis, int64_t start, int64_t stop, int64_t step = 1);
+  ValueId Cat(absl::Span<const ValueId> parts, int64_t axis);  // one part: itself
   ValueId Sum(ValueId v, std::vector<int64_t> axes, bool keep = false);
   ValueId MatMul(ValueId a, ValueId b);
 

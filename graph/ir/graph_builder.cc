@@ -252,6 +252,17 @@ ValueId GraphBuilder::Expand(ValueId v, Shape shape) {
   return Add(Op::expand, {v}, {{"shape", std::move(shape)}});
 }
 
+ValueId GraphBuilder::Slice(ValueId v, int64_t axis, int64_t start, int64_t stop, int64_t step) {
+  const Shape& shape = type(v).shape;
+  const bool exists = axis >= 0 && axis < static_cast<int64_t>(shape.size());
+  if (exists && start == 0 && stop == shape[axis] && step == 1) return v;
+  return Add(Op::slice, {v}, {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
+}
+
+ValueId GraphBuilder::Cat(absl::Span<const ValueId> parts, int64_t axis) {
+  return parts.size() == 1 ? parts[0] : Add(Op::cat, parts, {{"axis", axis}});
+}
+
 ValueId GraphBuilder::Sum(ValueId v, std::vector<int64_t> axes, bool keep) {
   Attrs attrs = {{"axes", std::move(axes)}};
   if (keep) attrs.Set("keep", int64_t{1});

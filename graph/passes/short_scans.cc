@@ -32,14 +32,11 @@ void Expand(NodeId id, Rewriter& rewriter) {
   ValueId folded;
   for (int64_t n = 0; n < places; ++n) {
     const int64_t place = reverse ? places - 1 - n : n;
-    const ValueId part =
-        b.Cast(b.Add(Op::slice, {x},
-                     {{"axis", axis}, {"start", place}, {"step", int64_t{1}}, {"stop", place + 1}}),
-               wide);
+    const ValueId part = b.Cast(b.Slice(x, axis, place, place + 1), wide);
     folded = n == 0 ? part : b.Add(fold, {folded, part});
     parts[place] = b.Cast(folded, type.dtype);
   }
-  rewriter.Set({id, 0}, places == 1 ? parts[0] : b.Add(Op::cat, parts, {{"axis", axis}}));
+  rewriter.Set({id, 0}, b.Cat(parts, axis));
 }
 
 }  // namespace

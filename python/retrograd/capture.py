@@ -16,6 +16,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from retrograd import (
+    complex_parts,
     decompositions,
     distinct_indices,
     known_values,
@@ -76,6 +77,7 @@ class CapturedBackward:
     outputs: list
     numerics: object  # schema's Numerics
     sizes: object = None  # the sizes.SizeTable of what varies
+    refusal: ExportError | None = None  # why the graph cannot be translated, if capturing tells
 
 
 class _Stop(Exception):
@@ -137,6 +139,15 @@ class _Recorded:
     strides: tuple
     address: int
     span: torch.Tensor
+
+    def of_reals(self):
+        """The same as torch.view_as_real has it, if it is complex."""
+        if not self.dtype.is_complex:
+            return self
+        return _Recorded(
+            self.dtype.to_real(), (*self.shape, 2), _real_strides(self.strides), self.address,
+            _real(self.span).flatten(),
+        )  # fmt: skip
 
 
 def _dense(result, keep_on_device):
@@ -254,6 +265,7 @@ def _collect(recorder):
     known_values.compute_again(graph, recorder.forward)
     saved_gathers.gather_again(graph, recorder.forward)
     graph, numbers, table = _at_hints(recorder)
+    graph, refusal = _of_reals(recorder, graph, varies=table is not None)
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     arguments = recorder.arguments or [None] * len(recorder.backward.graph.nodes)
     unique = list({id(e): e for e in recorder.example_inputs}.values())
@@ -271,7 +283,7 @@ def _collect(recorder):
         if is_number(example) and not isinstance(result, torch.fx.Node):
             continue  # nobody asks for the gradient of a size
         outputs.append(_output(result, i, example, recorder))
-    return CapturedBackward(graph, inputs, outputs, numerics(), table)
+    return CapturedBackward(graph, inputs, outputs, numerics(), table, refusal)
 
 
 def _at_hints(recorder):
@@ -287,6 +299,42 @@ def _at_hints(recorder):
     module, _ = specialized(recorder.backward, values, symbols)
     numbers = [i for i, value in enumerate(values) if not is_number(value)]
     return module.graph, numbers, symbols.table
+
+
+def _of_reals(recorder, graph, varies):
+    """(the graph with real tensors of one more axis in place of complex ones, None), what was recorded
+    likewise; or (the graph as it is, an ExportError). varies: whether extents do."""
+    if not complex_parts.has_complex(graph):
+        return graph, None
+    if varies:
+        return graph, ExportError(
+            "complex values of a graph whose extents vary cannot be exported: export it for one "
+            "size, or write the model in real numbers"
+        )
+    try:
+        module = complex_parts.of_reals(torch.fx.GraphModule(recorder.backward, graph))
+    except ExportError as refusal:
+        return graph, refusal
+    if recorder.arguments:
+        recorder.arguments = [a and a.of_reals() for a in recorder.arguments]
+    if recorder.results:
+        recorder.results = [_real(r) for r in recorder.results]
+        recorder.result_strides = [
+            strides if result is None or result.dim() == len(strides) else _real_strides(strides)
+            for result, strides in zip(recorder.results, recorder.result_strides)
+        ]
+    return module.graph, None
+
+
+def _real(tensor):
+    """A complex tensor as torch.view_as_real has it, and any other as it is."""
+    if tensor is None or not tensor.is_complex():
+        return tensor
+    return torch.view_as_real(tensor.resolve_conj())
+
+
+def _real_strides(strides):
+    return (*(2 * s for s in strides), 1)
 
 
 def primal_index(node):

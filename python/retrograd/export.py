@@ -45,6 +45,9 @@ def export_backward(
         (docs/format.md): `retrograd run GRAPH --bind name=number`, native.Graph.bind. Extents that
         torch._dynamo.mark_dynamic has marked vary as well, by names such as ids_0.
 
+    Complex tensors are exported as real ones with one axis more, of the real and the imaginary part, as
+    torch.view_as_real has them: inputs, gradients and the bundle's tensors, too.
+
     Runs on the device that the model and the arguments are on, under the caller's autocast, and
     leaves the parameters' `grad` as it was. Raises ExportError, with the op, the node and the line
     of the model, for what cannot be exported.

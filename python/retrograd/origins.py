@@ -6,6 +6,7 @@ import re
 import torch
 
 from retrograd import schema
+from retrograd.errors import ExportError
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 # Frames inside PyTorch and this package say nothing about the model.
@@ -85,3 +86,15 @@ def renumber(origins):
     numbers = {n: i for i, n in enumerate(sorted({o.instance for o in origins}))}
     for origin in origins:
         origin.instance = numbers[origin.instance]
+
+
+def refusal(node, reason):
+    """An ExportError that names the op, the node and the line of the model."""
+    line = source_line(node) or "an unknown line"
+    module = module_path(node)
+    where = f" in module {module}" if module else ""
+    return ExportError(
+        f"cannot export {node.target} (node {node.name}, from {original_op(node)} at {line}{where}): "
+        f"{reason}",
+        node.name,
+    )

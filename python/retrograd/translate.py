@@ -71,15 +71,7 @@ class Call:
 
     def error(self, reason):
         """An ExportError that names the op, the node and the line of the model."""
-        node = self._node
-        line = origins.source_line(node) or "an unknown line"
-        module = origins.module_path(node)
-        where = f" in module {module}" if module else ""
-        return ExportError(
-            f"cannot export {node.target} (node {node.name}, from {self.original_aten} at "
-            f"{line}{where}): {reason}",
-            node.name,
-        )
+        return origins.refusal(self._node, reason)
 
     def uses(self, index):
         """Whether the node's result `index` is used."""
@@ -130,6 +122,8 @@ class _Translation:
         self.b.graph.numerics.CopyFrom(captured.numerics)
 
     def run(self):
+        if self.captured.refusal is not None:
+            raise self.captured.refusal
         graph = self.captured.fx_graph
         for placeholder in self.captured.inputs:
             self._input(placeholder)

@@ -278,7 +278,7 @@ TEST_CASE(
   CHECK(cost > cost_where_it_pays);
 }
 
-TEST_CASE("greedy merging with hundreds of partners for each atom tries those that save most") {
+TEST_CASE("greedy merging with many partners for each atom tries those that save most") {
   GraphBuilder b("parts");
   constexpr int64_t kParts = 120, kRows = 1 << 16;
   const ValueId whole = b.Input({DType::kFp32, {kParts, kRows, 16}}, {.name = "whole"});

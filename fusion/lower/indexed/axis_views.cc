@@ -46,9 +46,7 @@ void AxisViews::TakeWindows(int64_t axis, int64_t first, const std::array<int64_
 }
 
 void AxisViews::Slice(int64_t axis, int64_t start, int64_t stop, int64_t step) {
-  if (start == 0 && stop == shape()[axis] && step == 1) return;
-  x_ =
-      b_.Add(Op::slice, {{x_}}, {{"axis", axis}, {"start", start}, {"step", step}, {"stop", stop}});
+  x_ = b_.Slice(x_, axis, start, stop, step);
 }
 
 void AxisViews::Merge(int64_t axis, int64_t count, const std::vector<int64_t>& extents) {

@@ -333,11 +333,8 @@ ValueId Orderer::OrderedList::MakeOnly(ValueId v, Rewriter& rewriter, const Back
 ValueId Orderer::OrderedList::Told(std::optional<ValueId>& told, int64_t first,
                                    Rewriter& rewriter) {
   if (!told) {
-    told = rewriter.builder().Add(Op::slice, {rewriter.New({positions.list(), 0})},
-                                  {{"axis", int64_t{0}},
-                                   {"start", first},
-                                   {"step", int64_t{2}},
-                                   {"stop", positions.sorted().elements()}});
+    told = rewriter.builder().Slice(rewriter.New({positions.list(), 0}), 0, first,
+                                    positions.sorted().elements(), 2);
   }
   return *told;
 }

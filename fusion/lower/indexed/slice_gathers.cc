@@ -185,9 +185,7 @@ class Taker {
     return b_.Expand(parts[0], std::move(shape));
   }
 
-  ValueId Join(const std::vector<ValueId>& parts, int64_t axis) {
-    return parts.size() == 1 ? parts[0] : b_.Add(Op::cat, parts, {{"axis", axis}});
-  }
+  ValueId Join(const std::vector<ValueId>& parts, int64_t axis) { return b_.Cat(parts, axis); }
 
   ValueId WithAxes(ValueId x, int64_t axis, int64_t count, const std::vector<int64_t>& extents) {
     AxisViews views(b_, x);

@@ -176,12 +176,7 @@ class Summer {
 
   // Along the axis of the sum.
   ValueId Slice(ValueId x, NodeId sum, int64_t start, int64_t length) {
-    const int64_t axis = pieces_[Index(sum)]->axis;
-    GraphBuilder& b = rewriter_.builder();
-    if (start == 0 && b.type(x).shape[axis] == length) return x;
-    return b.Add(
-        Op::slice, {x},
-        {{"axis", axis}, {"start", start}, {"step", int64_t{1}}, {"stop", start + length}});
+    return rewriter_.builder().Slice(x, pieces_[Index(sum)]->axis, start, start + length);
   }
 
   const BackwardGraph& g_;

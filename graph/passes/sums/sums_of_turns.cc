@@ -97,7 +97,7 @@ ValueId Stack(const Turns& turns, Rewriter& rewriter) {
     lifted.insert(lifted.begin() + static_cast<std::ptrdiff_t>(turns.axis) + 1, 1);
     parts.push_back(b.Reshape(value, std::move(lifted)));
   }
-  const ValueId joined = b.Add(Op::cat, parts, {{"axis", turns.axis + 1}});
+  const ValueId joined = b.Cat(parts, turns.axis + 1);
   shape[turns.axis] *= static_cast<int64_t>(parts.size());
   return b.Reshape(joined, std::move(shape));
 }

@@ -4,7 +4,8 @@ import dataclasses
 
 import torch
 
-from retrograd.backend import complex_parts, pieces, watching
+from retrograd import complex_parts
+from retrograd.backend import pieces, watching
 from retrograd.backend.arrived import propagated
 from retrograd.errors import ExportError
 

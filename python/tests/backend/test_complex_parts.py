@@ -7,7 +7,8 @@ import warnings
 import pytest
 import torch
 from backend_training import check, compiled_afresh
-from retrograd.backend import backend, complex_parts, messages
+from retrograd import complex_parts
+from retrograd.backend import backend, messages
 from torch import nn
 
 aten = torch.ops.aten

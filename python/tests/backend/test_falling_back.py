@@ -102,6 +102,22 @@ def test_what_would_fall_back_is_explained_by_its_reason(tmp_path):
         explanation.save(tmp_path / "page.html")
 
 
+class _Transformed(nn.Module):
+    """Its backward holds an op of complex values that no form in real ones is known of."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        return torch.fft.fft(x * self.gain).real
+
+
+def test_a_transform_is_explained_by_its_reason():
+    explanation = retrograd.explain(_Transformed(), (torch.randn(4, 8),), loss_fn=torch.sum)
+    assert "cannot export aten._fft" in str(explanation)
+
+
 def test_double_backward_says_that_it_is_not_supported():
     ours, _ = pair()
     x = torch.randn(6, 8, requires_grad=True)

@@ -53,6 +53,11 @@ def test_a_process_that_has_ended_is_not_late_when_it_is_read():
     ended._stop_late()
     ended.prepare()
     assert ended.measure(60) == "exit status 3"
+    leaves = at_once._Process(["sh", "-c", "sleep 120 &"])  # what holds the output open
+    leaves._process.wait()
+    leaves._stop_late()
+    leaves.prepare()
+    assert leaves.measure(60) == "not finished in time"
 
 
 def test_a_process_without_anybody_who_gives_turns_ends(tmp_path):

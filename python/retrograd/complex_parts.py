@@ -1,26 +1,39 @@
-"""A graph in which pairs of real tensors stand for complex ones: the table has rows for these."""
+"""Graphs in which pairs of real tensors stand for complex ones: the table has rows for these."""
+
+import contextlib
 
 import torch
 from torch.utils import _pytree as pytree
+
+from retrograd import origins
 
 aten = torch.ops.aten
 
 # Linear ops that do to each part what they do to the whole.
 _ALIKE = {
     aten.alias.default, aten.cat.default, aten.clone.default, aten.detach.default,
-    aten.expand.default, aten.mean.dim, aten.neg.default, aten.permute.default,
-    aten.reshape.default, aten.select.int, aten.select_backward.default, aten.slice.Tensor,
-    aten.slice_backward.default, aten.squeeze.dim, aten.squeeze.dims, aten.stack.default,
-    aten.sum.dim_IntList, aten.t.default, aten.transpose.int,
-    aten.unsqueeze.default, aten._unsafe_view.default, aten.view.default,
+    aten.expand.default, aten.flip.default, aten.lift_fresh_copy.default, aten.mean.default,
+    aten.mean.dim, aten.neg.default, aten.permute.default, aten.reshape.default, aten.select.int,
+    aten.select_backward.default, aten.select_scatter.default, aten.slice.Tensor,
+    aten.slice_backward.default, aten.slice_scatter.default, aten.squeeze.dim, aten.squeeze.dims,
+    aten.stack.default, aten.sum.default, aten.sum.dim_IntList, aten.t.default,
+    aten.transpose.int, aten._unsafe_view.default, aten.unsqueeze.default, aten.view.default,
 }  # fmt: skip
 _SUMS = {aten.add.Tensor, aten.sub.Tensor}
+# Of two operands, and the op that multiplies their parts.
+_PRODUCTS = {
+    aten.mul.Tensor: aten.mul.Tensor, aten.mul.Scalar: aten.mul.Tensor,
+    aten.mm.default: aten.mm.default, aten.bmm.default: aten.bmm.default,
+}  # fmt: skip
+_QUOTIENTS = {aten.div.Tensor, aten.div.Scalar}
 _CONJUGATES = {aten._conj.default, aten._conj_physical.default, aten.conj_physical.default}
 _RESOLVES = {aten.resolve_conj.default, aten.resolve_neg.default}
 
 
 class _NoParts(Exception):
-    """An op has no form in parts."""
+    """An op has no form in parts; `node`, of the given graph, where that is known."""
+
+    node = None
 
 
 def apart(module):
@@ -30,15 +43,51 @@ def apart(module):
     complex results put together again, by ops that the table lacks. None where there is no complex
     value, or an op has no form in parts.
     """
-    if not any(_is_complex(n) for n in module.graph.nodes):
+    if not has_complex(module.graph):
         return None
-    writer = _Writer()
     try:
-        for node in module.graph.nodes:
-            writer.write(node)
+        return _written(module)
     except _NoParts:
         return None
+
+
+def _written(module):
+    """As apart() where there is a complex value, or _NoParts."""
+    writer = _Writer()
+    for node in module.graph.nodes:
+        try:
+            writer.write(node)
+        except _NoParts as unknown:
+            unknown.node = node
+            raise
     return torch.fx.GraphModule(module, writer.graph)
+
+
+def of_reals(module):
+    """As apart(), with complex inputs and results that are real ones of one more axis at the end,
+    as torch.view_as_real has them. ExportError for an op that has no form in parts.
+    """
+    try:
+        parts = _written(module)
+    except _NoParts as unknown:
+        raise origins.refusal(
+            unknown.node,
+            "no form of it in real numbers is known; write the model without it, or in real numbers",
+        ) from None
+    graph = parts.graph
+    for node in [n for n in graph.nodes if n.op == "placeholder" and _is_complex(n)]:
+        node.meta["val"] = torch.view_as_real(node.meta["val"].resolve_conj())
+        for pairs in [p for whole in node.users if whole.op != "output" for p in whole.users]:
+            pairs.replace_all_uses_with(node)
+    (output,) = [n for n in graph.nodes if n.op == "output"]
+    output.args = torch.fx.map_arg(output.args, lambda n: n.args[0] if _is_complex(n) else n)
+    graph.eliminate_dead_code()
+    return torch.fx.GraphModule(parts, graph)
+
+
+def has_complex(graph):
+    """Whether a node's `val` is complex."""
+    return any(_is_complex(n) for n in graph.nodes)
 
 
 def _is_complex(node):
@@ -108,18 +157,32 @@ class _Writer:
         if node.target in _RESOLVES:
             return self._parts_of(node.args[0])
         if node.target in _CONJUGATES:
-            real, imaginary = self._parts_of(node.args[0])
+            value = node.args[0]
+            if not isinstance(value, torch.fx.Node):  # a number of the model's
+                return self._constants(value.conjugate(), node.meta["val"])
+            real, imaginary = self._parts_of(value)
             return real, self._call(aten.neg.default, imaginary)
         if node.target in _SUMS:
             return self._sum(node)
-        if node.target is aten.mul.Tensor:
-            return self._product(*node.args)
-        if node.target is aten.div.Tensor and not _is_a_complex(node.args[1]):
+        if node.target is aten.full.default:
+            return self._constants(complex(node.args[1]), node.meta["val"])
+        if node.target in _PRODUCTS:
+            return self._product(_PRODUCTS[node.target], *node.args)
+        if node.target in _QUOTIENTS and not _is_a_complex(node.args[1]):
             by = self._real(node.args[1])
             return tuple(self._call(aten.div.Tensor, p, by) for p in self._parts_of(node.args[0]))
         if node.target in _ALIKE and all(_is_complex(n) for n in node.all_input_nodes):
             return tuple(self._alike(node, i) for i in (0, 1))
         raise _NoParts
+
+    def _constants(self, number, like):
+        """The parts of a number at all places of `like`, a complex tensor."""
+        shape, dtype, device = list(like.shape), like.dtype.to_real(), like.device
+        with getattr(like, "fake_mode", None) or contextlib.nullcontext():
+            return tuple(
+                self._call(aten.full.default, shape, part, dtype=dtype, device=device)
+                for part in (number.real, number.imag)
+            )
 
     def _sum(self, node):
         """Of complex values and numbers."""
@@ -136,17 +199,18 @@ class _Writer:
         op = aten.reshape.default if node.target is aten.view.default else node.target
         return self._call(op, *args, **kwargs)
 
-    def _product(self, a, b):
+    def _product(self, op, a, b):
+        def times(x, y):
+            return self._call(op, x, y)
+
         if not _is_a_complex(a):
-            a, b = b, a
+            by = self._real(a)
+            return tuple(times(by, part) for part in self._parts_of(b))
         real, imaginary = self._parts_of(a)
         if not _is_a_complex(b):
             by = self._real(b)
-            return tuple(self._call(aten.mul.Tensor, p, by) for p in (real, imaginary))
+            return times(real, by), times(imaginary, by)
         other_real, other_imaginary = self._parts_of(b)
-
-        def times(x, y):
-            return self._call(aten.mul.Tensor, x, y)
 
         return (
             self._call(aten.sub.Tensor, times(real, other_real), times(imaginary, other_imaginary)),
