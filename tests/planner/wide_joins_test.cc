@@ -96,6 +96,21 @@ TEST_CASE("parts that fill an axis are joined step by step, to the same values")
   CHECK(planned->plan.Verify(planned->graph).ok());
 }
 
+TEST_CASE("a wide cat is cut, to the same values, parts of any extents and of bf16") {
+  const DType dtype = GENERATE(DType::kFp32, DType::kBf16, DType::kInt64);
+  GraphBuilder b("cat");
+  std::vector<ValueId> parts;
+  for (int64_t i = 0; i < 150; ++i) {
+    parts.push_back(b.Input({dtype, {2, i % 4, 3}}, {.name = std::to_string(i)}));
+  }
+  b.Output(b.Cat(parts, 1), "joined");
+  const auto graph = b.Build();
+  REQUIRE(graph.ok());
+  const BackwardGraph cut = Cut(*graph, Slow());
+  CHECK(MostParts(cut) < 150);
+  CHECK(LargestDifference(*graph, cut) == 0);
+}
+
 TEST_CASE("sums of parts that leave places out, meet, or lie along two axes stay sums") {
   std::vector<Part> parts;
   for (int64_t i = 0; i < 100; ++i) parts.push_back({.start = i});
