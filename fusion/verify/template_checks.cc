@@ -204,12 +204,12 @@ absl::Status CheckScatter(const ScheduleReading& r) {
   return absl::OkStatus();
 }
 
-// Two partial rows for every 64 sorted positions, or for fewer.
+// Two partial rows for every 128 sorted positions, or for fewer.
 int64_t ScatterWorkspace(const ScheduleReading& r) {
   const Scatter& s = *r.ir.scatter;
   const int64_t rows = r.ir.Points(s.row_axes);
   const int64_t around = r.ir.Points(Without(r.ir, s.row_axes));
-  const int64_t partials = around * CeilDiv(rows, 64) * 2;
+  const int64_t partials = around * CeilDiv(rows, 128) * 2;
   return Round16(partials * AccumulatorBytes(r.ir.buffers[s.buffer].dtype));
 }
 
