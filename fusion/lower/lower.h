@@ -32,10 +32,12 @@ struct LowerOptions {
   bool place_concats = true;     // parts of a join may be stored side by side as they are made
   SinkOptions sinking;
   LayoutOptions layouts;
-  const DeviceSpec* device =
-      nullptr;  // prices scatters, pads, images, joins and thin matmuls; none: none
+  // Prices scatters, pads, images, joins and thin matmuls; none: none of them.
+  const DeviceSpec* device = nullptr;
 };
 
+// The lowered graph, and how its values lie under options.layouts. An error where a step cannot
+// build its graph, or where what must lie in memory cannot.
 absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph,
                                           const LowerOptions& options = {});
 // The graph alone.
