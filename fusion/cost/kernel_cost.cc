@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/cost/last_wave.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
@@ -89,11 +90,22 @@ int64_t SmsOf(const Schedule& s, const DeviceSpec& d) {
   return TemplateOf(s).holds ? d.sms : SmsForClusters(d.sms, s.cluster);
 }
 
-// Share of the last wave that stands idle, as a factor in ppm.
-int64_t WavePpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
-  const int64_t at_once = SmsOf(s, d) * std::max<int64_t>(f.blocks_per_sm, 1);
-  if (s.blocks <= at_once) return kPpm;
-  return MulDiv(CeilDiv(s.blocks, at_once) * at_once, kPpm, s.blocks);
+Placing PlacingOf(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  return {.blocks = s.blocks, .blocks_per_sm = f.blocks_per_sm, .sms = SmsOf(s, d)};
+}
+
+std::optional<SharedBySm> SharedByBlocks(const Schedule& s, int64_t of_block, int64_t enough) {
+  if (!WaitsOnce(s)) return std::nullopt;
+  return SharedBySm{of_block, enough};
+}
+
+int64_t LastWaveOfLoadsPpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  const int64_t of_block = Product({s.threads, f.bytes_in_flight});
+  return LastWavePpm(PlacingOf(s, f, d), SharedByBlocks(s, of_block, d.bytes_in_flight_per_sm));
+}
+
+int64_t LastWaveOfComputePpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  return LastWavePpm(PlacingOf(s, f, d), SharedByBlocks(s, s.threads, d.least_overlap_threads));
 }
 
 int64_t Waves(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
@@ -243,6 +255,10 @@ int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
   return moved <= all ? fresh : MulDiv(fresh, none - moved, none - all);
 }
 
+bool WaitsOnce(const Schedule& s) {
+  return TemplateOf(s).walk == Walk::kPoints && s.kind != Template::kScatterAdd;
+}
+
 int64_t LeastKernelPs(const DeviceSpec& d) { return d.launch_graph_ps + d.block_ps; }
 
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s) {
@@ -258,6 +274,7 @@ Footprint KernelPricer::FootprintOf(const Schedule& chosen,
   const Schedule s = WorkingLaunch(ir_, chosen);
   Footprint footprint = PredictFootprint(ir_, profile_, s, device_);
   if (compiled != nullptr) UseCompiled(*compiled, s, device_, footprint);
+  footprint.bytes_in_flight = MulDiv(footprint.bytes_in_flight, work_.UnderWayPpm(s), kPpm);
   return footprint;
 }
 
@@ -300,9 +317,10 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   const int64_t compute = HoldsRows(s)             ? ComputeOfHeldPs(everywhere, s, f, d)
                           : ir.scatter.has_value() ? ComputeBetweenWaitsPs(everywhere, s, f, d)
                                                    : ComputeOfBusiestPs(everywhere, s, f, d);
-  const int64_t wave = WavePpm(s, f, d);
-  const int64_t work = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
-  const int64_t loading = std::max(hbm, cache);
+  const int64_t stores = TransferPs(t.part_sectors, d.part_sector_bytes_per_s);
+  const int64_t loading = std::max({hbm, cache, stores});
+  const int64_t work = std::max(MulDiv(loading, LastWaveOfLoadsPpm(s, f, d), kPpm),
+                                MulDiv(compute, LastWaveOfComputePpm(s, f, d), kPpm));
   const int64_t not_hidden =
       NotHiddenPs(p, s, f, std::min(loading, compute), std::max(loading, compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
@@ -324,7 +342,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   price.ps = Saturated(launch + body + latency + finalize + spill);
 
   if (!explain) return price;
-  const int64_t largest = std::max({hbm, cache, compute});
+  const int64_t largest = std::max(loading, compute);
   bool bound = false;  // of equal ones the first binds
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
     if (ps == 0) return;
@@ -347,6 +365,9 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
        absl::StrFormat("%d B%s / %.2f TB/s", t.cache + t.cached,
                        t.cached > 0 ? absl::StrCat(" (", t.cached, " B just written)") : "",
                        static_cast<double>(d.cache_bytes_per_s) / 1e12));
+  term("stores", stores, true,
+       absl::StrFormat("%d B of sectors written in parts / %.2f TB/s", t.part_sectors,
+                       static_cast<double>(d.part_sector_bytes_per_s) / 1e12));
   term("compute", compute, true, absl::StrCat(ir.instrs.size(), " instructions"));
   term("wave", work - largest, false,
        absl::StrCat(s.blocks, " blocks in waves of ",

@@ -1,6 +1,6 @@
 // Predicted time of a kernel, term by term, in integer picoseconds.
 //
-//   T = launch + max(hbm, cache, compute) * wave + latency + finalize + spill
+//   T = launch + max(max(hbm, cache, stores) * wave, compute * wave) + latency + finalize + spill
 //
 // Every constant is a field of the DeviceSpec. Integers make sums exact and independent of order.
 #ifndef RETROGRAD_FUSION_COST_KERNEL_COST_H_
@@ -53,6 +53,10 @@ class KernelPricer {
 // none from cache_lost_share, linear in between (caches keep recent lines approximately, and
 // something else always runs).
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& device);
+
+// Whether blocks wait for memory once and share it. Those that walk rows or columns, or sorted
+// positions, wait batch after batch, and take as long in a last wave as in any other.
+bool WaitsOnce(const Schedule& schedule);
 
 // What any kernel of ours takes, however little it does: its launch, and its first block.
 int64_t LeastKernelPs(const DeviceSpec& device);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/accesses/interleaved.h"
 #include "fusion/kernel/ir/accesses/needed_lanes.h"
@@ -41,6 +42,40 @@ bool InVectors(const IndexExpr& offset, int axis) {
 // An instruction count for two aligned accesses of 16 bytes in place of one: a choice of words and
 // the shifts, counted in sm_90 code.
 constexpr int64_t kShiftSteps = 25;
+
+// What a thread of a pass does beside what it makes of its elements: it finds its place, an axis at
+// a time, divides for addresses and guards, and addresses and packs what it stores. Fitted to the
+// sm_90 code of passes by least squares.
+constexpr int64_t kStepsOfThread = 11;
+constexpr int64_t kStepsOfAxis = 6;
+constexpr int64_t kStepsOfDivision = 3;
+constexpr int64_t kStepsOfStore = 6;
+
+// What an end of a row takes of the time of a vector: a warp that has both takes the time of both.
+constexpr int64_t kEndOfVectorPpm = 750'000;
+
+// Adds the divisions and remainders in the expression, each once.
+void AddDivisions(const IndexExpr& e, std::set<std::string>& divisions) {
+  for (const IndexTerm& t : e.terms()) {
+    if (t.kind == IndexTerm::kAxis) continue;
+    if (!divisions.insert(absl::StrCat(int{t.kind}, "/", t.divisor, " ", t.inner->Print())).second)
+      continue;
+    AddDivisions(*t.inner, divisions);
+  }
+}
+
+int64_t StepsOfThread(const KernelIr& ir) {
+  std::set<std::string> divisions;
+  for (const Instr& i : ir.instrs) {
+    AddDivisions(i.offset, divisions);
+    for (const Guard& g : i.guards) AddDivisions(g.expr, divisions);
+  }
+  for (const Store& s : ir.stores) AddDivisions(s.offset, divisions);
+  const int64_t axes = std::max<int64_t>(std::ssize(ir.extents) - 1, 0);
+  return kStepsOfThread + kStepsOfAxis * axes +
+         kStepsOfDivision * static_cast<int64_t>(divisions.size()) +
+         kStepsOfStore * static_cast<int64_t>(ir.stores.size());
+}
 
 // What a thread of a scatter does at each sorted position beside making the source: it reads the
 // row and the place, tells whether the row ends, and adds. Counted in sm_90 code, with a tenth of
@@ -281,9 +316,26 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
     CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms,
                 copies[i], of_sectors[i]);
     const int64_t distinct = ir.Points(instr.offset.axes());
-    if (distinct < points_ && distinct > 1) broadcasts_.push_back({distinct, size});
+    if (distinct < points_ && distinct > 1) {
+      broadcasts_.push_back({distinct, size});
+    } else if (TemplateOf(p.shape.kind).walk == Walk::kPoints && !ir.scatter) {
+      CountLookups(ir, instr);
+    }
     looped_reread_ += (StagesOf(p, i) - 1) * ir.Points(instr.axes) * size;
   }
+}
+
+// Elements that stand a step apart and are read at several points, as windows that overlap read
+// them, are looked up at each.
+void KernelWork::CountLookups(const KernelIr& ir, const Instr& load) {
+  const int64_t step = StepOf(ir, load.offset), size = SizeBytes(load.dtype);
+  if (step <= 1) return;
+  const int64_t reads = Share(ir.Points(load.axes), UnguardedPpm(ir, load));
+  const int64_t once = std::min(ir.Points(load.offset.axes()), ir.buffers[load.buffer].elements);
+  const bool by_tile =
+      transposed_axis_ >= 0 && RunsAlong(load.offset, transposed_axis_, FastestAxis(ir));
+  (by_tile ? looked_up_without_tiles_ : reread_) +=
+      AgainBytes(std::max<int64_t>(reads - once, 0) * size, size, step);
 }
 
 // The axes that number the positions of a sum, where neighbours among them stand anywhere.
@@ -316,6 +368,15 @@ int64_t KernelWork::FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMa
   const int64_t fetched =
       std::max(CeilDiv(piece, device_.sector_bytes) * device_.sector_bytes, BytesOfLookup());
   return Product({ir.Points(axes & positions), fetched - piece});
+}
+
+// Of what is stored at positions that stand anywhere: sectors of which a piece is a part. A piece
+// is what a position has behind the axes that number positions.
+int64_t KernelWork::PartsAnywhere(const KernelIr& ir, AxisMask axes, int64_t size) const {
+  if (PositionsAnywhere(ir) == 0) return 0;
+  const AxisMask inner = ScatterWorkspaceOf(ir).inner_axes;
+  const int64_t part = ir.Points(axes & inner) * size % device_.sector_bytes;
+  return part == 0 ? 0 : Product({ir.Points(axes & ~inner), device_.sector_bytes});
 }
 
 // Elements of one access to a tile of results, where results pass through one.
@@ -380,6 +441,8 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
       .copied_ppm = copy.ppm,
       .piece_bytes = copy.piece_bytes,
       .fresh = !store && buffer.fresh,
+      .store_of_lanes = store && fastest >= 0 && (offset.axes() >> fastest & 1) != 0 &&
+                        PositionsAnywhere(ir) == 0,
       .in_rows = column_axis_ >= 0 && LaneStride(offset, {column_axis_, 2}) == 1,
       .by_tile = tile_width > 1,
       .transposed = transposed_axis_ >= 0 && RunsAlong(offset, transposed_axis_, FastestAxis(ir))};
@@ -393,14 +456,15 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   reread_ +=
       AgainBytes(reached - access.bytes, size, access.transposed || access.in_runs ? 1 : step);
   reread_ += FetchedBeside(ir, PositionsAnywhere(ir), offset.axes(), size);
+  if (store) parts_anywhere_ += PartsAnywhere(ir, offset.axes(), size);
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&
         known.in_runs == access.in_runs && known.forms == access.forms &&
         known.waste_ppm == access.waste_ppm && known.copied_ppm == access.copied_ppm &&
         known.piece_bytes == access.piece_bytes && known.fresh == access.fresh &&
-        known.in_rows == access.in_rows && known.by_tile == access.by_tile &&
-        known.transposed == access.transposed) {
+        known.store_of_lanes == access.store_of_lanes && known.in_rows == access.in_rows &&
+        known.by_tile == access.by_tile && known.transposed == access.transposed) {
       known.bytes += access.bytes;
       return;
     }
@@ -447,8 +511,24 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste_ppm, kPpm), WidthOf(a, s));
 }
 
+// Threads that store the lanes of a vector one by one, or a few at once, write a part of a sector
+// each time, and their neighbours write the next part of it elsewhere in the same time.
+int64_t KernelWork::PartSectors(const Access& a, const Schedule& s) const {
+  const KernelTemplate& t = TemplateOf(s);
+  const bool thirds = !std::has_single_bit(static_cast<unsigned>(s.vector_width));  // all in runs
+  const bool alone = t.walk == Walk::kPoints && !t.transposes && !a.in_runs && !thirds;
+  if (!a.store_of_lanes || !alone || a.waste_ppm > kPpm) return 0;
+  const int64_t width = WidthOf(a, s);
+  const int64_t apart = std::min(a.element_bytes * s.vector_width, device_.sector_bytes);
+  return width < std::min<int64_t>(apart, kMaxAccessBytes) ? MulDiv(a.bytes, apart, width) : 0;
+}
+
 KernelTraffic KernelWork::Traffic(const Schedule& s) const {
-  KernelTraffic t{.read = read_, .written = written_, .weighted = whole_, .cache = reread_};
+  KernelTraffic t{.read = read_,
+                  .written = written_,
+                  .weighted = whole_,
+                  .cache = reread_,
+                  .part_sectors = parts_anywhere_};
   int64_t fresh = 0;
   for (const Access& a : accesses_) {
     const int64_t width = WidthOf(a, s);
@@ -457,6 +537,7 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
       const int64_t vector = std::min(a.element_bytes * s.vector_width, device_.sector_bytes);
       t.cache += MulDiv(a.bytes, std::max(vector - width, int64_t{0}), width);
     }
+    t.part_sectors += PartSectors(a, s);
     const int64_t weighted = WeightedBytes(a, s);
     t.weighted += weighted;
     if (a.fresh) fresh += weighted;
@@ -469,6 +550,7 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
     const int64_t reads = std::min(MulDiv(b.places, copies, 1), points_);
     t.cache += Share(reads * b.element_bytes, device_.broadcast_miss_ppm);
   }
+  if (!TemplateOf(s).transposes) t.cache += looked_up_without_tiles_;
   if (!s.persistent) t.looped = looped_reread_;
   t.cache += t.looped;
   t.cached = CachedBytes(fresh, t.read + t.written, device_);
@@ -490,6 +572,16 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
                             .in_lanes = steps});
   }
   const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
+  if (by_points && simple > 0) {
+    const int64_t steps = StepsOfThread(ir);
+    evaluations_.push_back({.repeat = Repeat::kPerVector,
+                            .of_passes = true,
+                            .rate_milli = simple,
+                            .once = steps,
+                            .looped = steps,
+                            .kept = steps,
+                            .in_lanes = steps});
+  }
   // Of vectors of 16 bytes of narrow elements, or as wide as fill a row.
   const Vectors& widest = vectors_[std::min(std::countr_zero(static_cast<uint64_t>(row_ | 8)), 3)];
   const std::vector<int> lanes =
@@ -534,7 +626,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     here.looped = here.once * StagesOf(p, i);
     here.kept = here.once * (p.inner[i] ? StagesAmong(p.needed_beside_costly, i) : 1);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {
-      return e.repeat == here.repeat && e.load == here.load && e.rate_milli == here.rate_milli;
+      return e.repeat == here.repeat && e.load == here.load && !e.of_passes &&
+             e.rate_milli == here.rate_milli;
     });
     if (known == evaluations_.end()) {
       evaluations_.push_back(here);
@@ -548,6 +641,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
 }
 
 int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
+  if (e.of_passes && s.kind != Template::kPointwise) return 0;
   // What is kept from stage to stage is what was loaded, and costly values where they are few; the
   // rest is evaluated again.
   int64_t values = KeepsCostly(profile_, s) ? e.kept : e.looped;
@@ -577,17 +671,34 @@ int64_t KernelWork::Shifts(const Schedule& s) const {
   return shifts;
 }
 
+int64_t KernelWork::EndsOfRow(const Schedule& s) const {
+  return row_ % s.vector_width + s.vector_width;
+}
+
+// The threads of both ends of a row have one element, and a warp that has ends as well as vectors
+// waits for both, one after the other.
+int64_t KernelWork::UnderWayPpm(const Schedule& s) const {
+  const int64_t width = s.vector_width;
+  if (width <= 1 || row_ % width == 0 || s.kind != Template::kPointwise) return kPpm;
+  const int64_t places = row_ / width + EndsOfRow(s);
+  const int64_t twice = places + std::min(places, EndsOfRow(s) + device_.warp - 1);
+  return MulDiv(row_, kPpm, width * twice);
+}
+
 int64_t KernelWork::EndsPpm(const Schedule& s) const {
   const int64_t width = s.vector_width;
-  if (width <= 1 || row_ % width == 0 || HoldsRows(s) || TemplateOf(s).tiles) return kPpm;
-  const int64_t vectors = row_ / width * width, ends = row_ % width + width;
-  // In a pass they stand beside vectors in a warp, which takes the time of both; the threads of a
-  // row take one more turn.
-  const int64_t team = std::max<int64_t>(LanesOfRow(s), 1);
-  const int64_t at_ends = TemplateOf(s).walk == Walk::kRows
-                              ? CeilDiv(ends, team) * std::min<int64_t>(team, device_.warp)
-                              : ends * (width + 1);
-  return MulDiv(vectors + at_ends, kPpm, row_);
+  const KernelTemplate& t = TemplateOf(s);
+  if (width <= 1 || row_ % width == 0 || HoldsRows(s) || t.tiles || t.transposes) return kPpm;
+  const int64_t ends = EndsOfRow(s);
+  if (t.walk == Walk::kRows) {  // the threads of a row take one more turn
+    const int64_t team = std::max<int64_t>(LanesOfRow(s), 1);
+    const int64_t at_ends = CeilDiv(ends, team) * std::min<int64_t>(team, device_.warp);
+    return MulDiv(row_ / width * width + at_ends, kPpm, row_);
+  }
+  // In a pass they stand beside vectors in a warp, which takes the time of both.
+  const int64_t places = row_ / width + ends;
+  const int64_t beside = std::min(places, ends + device_.warp - 1);
+  return MulDiv(width, places * kPpm + beside * kEndOfVectorPpm, row_);
 }
 
 // Threads without columns in the last run of a row wait, and nobody computes in their place where a

@@ -19,7 +19,8 @@ struct KernelTraffic {
   int64_t weighted = 0;           // the same, over the efficiency of each access; without `cached`
   int64_t cache = 0;              // served by caches: re-reads and broadcasts
   int64_t looped = 0;             // of cache: what later stages of a row read again
-  int64_t cached = 0;  // reads of what this backward wrote, found in the last-level cache
+  int64_t cached = 0;        // reads of what this backward wrote, found in the last-level cache
+  int64_t part_sectors = 0;  // sectors of which stores write a part, as often as they do
 };
 
 // What it is made of outlives it.
@@ -28,6 +29,9 @@ class KernelWork {
   KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device);
 
   KernelTraffic Traffic(const Schedule& schedule) const;
+
+  // What threads have under way where rows have ends, over what those of whole vectors have.
+  int64_t UnderWayPpm(const Schedule& schedule) const;
 
   // Time of all evaluations if no SM ever waits: sum of evaluations / rate, in picoseconds.
   int64_t ComputePs(const Schedule& schedule) const;
@@ -49,7 +53,8 @@ class KernelWork {
     // Where the rows of points are copied: the same in parts per million (0: they never are), and
     // the bytes of a copy.
     int64_t copied_ppm = 0, piece_bytes = 0;
-    bool fresh = false;  // reads of what this backward wrote
+    bool fresh = false;           // reads of what this backward wrote
+    bool store_of_lanes = false;  // each lane of a vector stores its own
     // Of columns held on chip: neighbours lie side by side in pieces of rows, or in tiles of
     // results.
     bool in_rows = false, by_tile = false;
@@ -80,6 +85,7 @@ class KernelWork {
   struct Evaluations {
     Repeat repeat = Repeat::kFixed;
     bool load = false;       // address arithmetic, once a vector
+    bool of_passes = false;  // only where each thread finds its place for one vector
     int64_t rate_milli = 0;  // thousandths of a result for a clock and SM
     int64_t once = 0;        // evaluations (kFixed) or values, if each is evaluated in one stage
     int64_t looped = 0;      // the same, if every stage evaluates again what it needs
@@ -110,6 +116,10 @@ class KernelWork {
   int64_t WeightedBytes(const Access& access, const Schedule& schedule) const;
   // Instructions that put together what lies out of phase.
   int64_t Shifts(const Schedule& schedule) const;
+  void CountLookups(const KernelIr& ir, const Instr& load);
+  int64_t PartsAnywhere(const KernelIr& ir, AxisMask axes, int64_t element_bytes) const;
+  int64_t PartSectors(const Access& access, const Schedule& schedule) const;
+  int64_t EndsOfRow(const Schedule& schedule) const;  // at most, of a width that leaves some
   // Evaluations under the schedule for each that the points need: those at the ends of rows keep
   // whole warps.
   int64_t EndsPpm(const Schedule& schedule) const;
@@ -135,6 +145,8 @@ class KernelWork {
   int64_t read_ = 0, written_ = 0;
   int64_t whole_ = 0;                     // bytes of accesses of which width plays no part
   int64_t reread_ = 0;                    // bytes from caches under any schedule
+  int64_t looked_up_without_tiles_ = 0;   // more of them where no tile transposes
+  int64_t parts_anywhere_ = 0;            // of sectors that stores at any positions write a part of
   int64_t looped_reread_ = 0;             // more of them where stages keep nothing
   int64_t fixed_workspace_ = 0;           // of templates that need the same under every schedule
   std::array<Vectors, kWidths> vectors_;  // by the logarithm of the width

@@ -6,8 +6,8 @@
 namespace retrograd {
 
 bool Overlaps(const Term& term) {
-  constexpr absl::string_view kNames[] = {"hbm",     "cache", "compute", "flops",
-                                          "product", "turns", "longest"};
+  constexpr absl::string_view kNames[] = {"hbm",   "cache",   "stores", "compute",
+                                          "flops", "product", "turns",  "longest"};
   return std::find(std::begin(kNames), std::end(kNames), term.name) != std::end(kNames);
 }
 

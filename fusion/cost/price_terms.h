@@ -8,8 +8,9 @@
 
 namespace retrograd {
 
-// Whether the term runs beside others of its price: memory, caches and arithmetic; the two ways in
-// which a fused product may be too slow; the longest kernel of a shared launch beside the sum.
+// Whether the term runs beside others of its price: memory, caches, stores and arithmetic; the two
+// ways in which a fused product may be too slow; the longest kernel of a shared launch beside the
+// sum.
 bool Overlaps(const Term& term);
 
 // Whether the term adds to its price.

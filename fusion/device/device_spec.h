@@ -57,6 +57,7 @@ struct DeviceSpec {
   int64_t row_piece_64_ppm = 0, row_piece_32_ppm = 0;
   int64_t sm_share_ppm = 0, sm_streaming_ppm = 0, sm_streaming_depth_ppm = 0;
   int64_t cache_kept_ppm = 0, cache_lost_ppm = 0, cache_latency_ppm = 0, broadcast_miss_ppm = 0;
+  int64_t part_sector_bytes_per_s = 0;
   int64_t held_elements = 0, held_elements_twice = 0;
   int64_t held_beside_sums = 0, held_beside_sums_twice = 0;
 

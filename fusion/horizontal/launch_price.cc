@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/cost/last_wave.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
@@ -53,7 +55,7 @@ LaunchMember::LaunchMember(const Group& group, const DeviceSpec& device) {
   const KernelProfile profile = ProfileKernel(kernel.ir, Classify(kernel.ir));
   schedule = WorkingLaunch(kernel.ir, kernel.schedule);
   launches = LaunchesOf(kernel.ir, kernel.schedule);
-  footprint = PredictFootprint(kernel.ir, profile, schedule, device);
+  footprint = KernelPricer(kernel.ir, profile, device).FootprintOf(kernel.schedule);
   ops = static_cast<int64_t>(group.nodes.size() + group.recomputed.size());
   operands = static_cast<int64_t>(kernel.ir.buffers.size());
   stores = static_cast<int64_t>(kernel.ir.stores.size());
@@ -62,6 +64,7 @@ LaunchMember::LaunchMember(const Group& group, const DeviceSpec& device) {
   body_ps = std::max<int64_t>(price_ps - Product({launches, device.launch_graph_ps}), 0);
   memory_ps = TermPs(group, "hbm");
   cache_ps = TermPs(group, "cache");
+  part_sectors_ps = TermPs(group, "stores");
   compute_ps = TermPs(group, "compute");
   code = kernel.ir;
   for (Buffer& buffer : code.buffers) buffer.value = ValueId{};
@@ -79,18 +82,27 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
     joint.blocks_per_sm = std::min(joint.blocks_per_sm, grid.blocks_per_sm);
   }
   const int64_t bandwidth = Bandwidth(joint, d);
-  int64_t memory = 0, cache = 0, compute = 0, longest = 0, launches = 1;
+  bool wait_once = true;
+  int64_t memory = 0, cache = 0, stores = 0, compute = 0, longest = 0, launches = 1, threads = 1;
   for (const LaunchMember* member : members) {
     memory += MulDiv(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
     cache += member->cache_ps;
+    stores += member->part_sectors_ps;
     compute += member->compute_ps;
+    threads = std::max<int64_t>(threads, member->schedule.threads);
+    wait_once = wait_once && WaitsOnce(member->schedule);
     longest = std::max(longest, member->body_ps);
     launches = std::max(launches, member->launches);
   }
-  const int64_t at_once = d.sms * joint.blocks_per_sm;
-  const int64_t waves = joint.blocks <= at_once ? 1 : CeilDiv(joint.blocks, at_once);
-  int64_t together = std::max({memory, cache, compute});
-  if (waves > 1) together = MulDiv(together, waves * at_once, joint.blocks);
+  const Placing placing{.blocks = joint.blocks, .blocks_per_sm = joint.blocks_per_sm, .sms = d.sms};
+  const auto shared = [&](int64_t of_block, int64_t enough) {
+    return wait_once ? std::optional(SharedBySm{of_block, enough}) : std::nullopt;
+  };
+  const int64_t in_flight = joint.bytes_in_flight / std::max<int64_t>(joint.blocks, 1);
+  const int64_t of_loads = LastWavePpm(placing, shared(in_flight, d.bytes_in_flight_per_sm));
+  const int64_t of_compute = LastWavePpm(placing, shared(threads, d.least_overlap_threads));
+  const int64_t together = std::max(MulDiv(std::max({memory, cache, stores}), of_loads, kPpm),
+                                    MulDiv(compute, of_compute, kPpm));
   const int64_t launch = Product({launches, d.launch_graph_ps});
   price.ps = Saturated(launch + std::max(together, longest));
   if (!explain) return price;
@@ -102,7 +114,7 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
     price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
   };
   const bool alone = longest >= together;
-  const int64_t largest = std::max({memory, cache, compute});
+  const int64_t largest = std::max({memory, cache, stores, compute});
   term("launch", launch, false,
        absl::StrCat(launches == 1 ? "one" : absl::StrCat(launches), " for ", members.size(),
                     " kernels"));
@@ -110,9 +122,10 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
        absl::StrFormat("%d kernels at %.2f TB/s (%d blocks, %d an SM)", members.size(),
                        static_cast<double>(bandwidth) / 1e12, joint.blocks, joint.blocks_per_sm));
   term("cache", cache, !alone && cache == largest, "sum of the kernels'");
+  term("stores", stores, !alone && stores == largest, "sum of the kernels'");
   term("compute", compute, !alone && compute == largest, "sum of the kernels'");
   term("wave", alone ? 0 : together - largest, false,
-       absl::StrCat(joint.blocks, " blocks in waves of ", at_once));
+       absl::StrCat(joint.blocks, " blocks in waves of ", d.sms * joint.blocks_per_sm));
   term("longest", longest, alone,
        absl::StrCat("the longest kernel alone, without its launch", launches == 1 ? "" : "es"));
   return price;

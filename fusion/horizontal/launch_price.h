@@ -1,12 +1,12 @@
 // The price of kernels that share a launch, from what each of them costs alone.
 //
-//   T = launches + max(memory, cache, compute, longest)
+//   T = launches + max(memory, cache, stores, compute, longest)
 //
 // memory: the kernels' bytes one after the other, at the bandwidth that all their blocks together
-// draw; cache and compute: sums; the three times the joint grid's last wave. longest: no kernel is
-// faster than it would be alone. A block needs the most registers and the most shared memory of any
-// kernel, so as many blocks fit an SM as of the kernel of which the fewest fit. Kernels of several
-// launches share each of them.
+// draw; cache, stores and compute: sums; the four times the joint grid's last wave. longest: no
+// kernel is faster than it would be alone. A block needs the most registers and the most shared
+// memory of any kernel, so as many blocks fit an SM as of the kernel of which the fewest fit.
+// Kernels of several launches share each of them.
 #ifndef RETROGRAD_FUSION_HORIZONTAL_LAUNCH_PRICE_H_
 #define RETROGRAD_FUSION_HORIZONTAL_LAUNCH_PRICE_H_
 
@@ -28,8 +28,8 @@ struct LaunchMember {
   int64_t launches = 1;
   Footprint footprint;
   int64_t ops = 0, operands = 0, stores = 0, reductions = 0;
-  int64_t memory_ps = 0, cache_ps = 0, compute_ps = 0;  // terms of its price
-  int64_t body_ps = 0;                                  // its price without the launches
+  int64_t memory_ps = 0, cache_ps = 0, part_sectors_ps = 0, compute_ps = 0;  // of its price
+  int64_t body_ps = 0;  // its price without the launches
   int64_t price_ps = 0;
   bool SameFunction(const LaunchMember& other) const {
     return schedule == other.schedule && code == other.code;

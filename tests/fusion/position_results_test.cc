@@ -29,6 +29,7 @@ enum class Stored : uint8_t {
   kColumns,  // a value of each column, and one of each position
   kSummed,   // the fold, which is a factor of the source, too
   kTwice,    // a fold of what a fold is a factor of
+  kRow,      // a value of each column, and no fold: of a line of a cache and more
 };
 constexpr Stored kAllStored[] = {Stored::kFold, Stored::kAfter, Stored::kColumns, Stored::kSummed,
                                  Stored::kTwice};
@@ -64,6 +65,9 @@ KernelIr Edges(const Shape& s, Stored stored, DType type, DType table_type) {
     const int position = b.Load(b.In(DType::kFp32, s.rows), A(1));
     store(b.Widen(position, 0b0011), DType::kFp32, 1, A(0) * s.rows + A(1));
     store(b.Reduce(Op::sum, product, 0b1000), type, s.heads, of_head);
+  } else if (stored == Stored::kRow) {
+    store(b.Widen(b.Do(Op::neg, {product}), 0b1111), type, inner,
+          A(0) * (s.rows * inner) + A(1) * inner + A(2) * s.features + A(3));
   } else {
     const int fold = b.Reduce(stored == Stored::kTwice ? Op::amax : Op::sum, product, 0b1000);
     int last = fold;
@@ -201,6 +205,18 @@ TEST_CASE("chunks of several whole batches are summed in every schedule") {
   }
 }
 
+TEST_CASE("rows of a line and more are stored beside their sum without a fold") {
+  const DType type = GENERATE(DType::kFp32, DType::kBf16);
+  uint64_t seed = 70;
+  for (const Shape& s : {Shape{1, 300, 1, 64, 40}, Shape{2, 130, 4, 32, 7}, Shape{1, 90, 1, 67, 3},
+                         Shape{1, 210, 3, 50, 20}, Shape{1, 1100, 1, 64, 3}}) {
+    INFO(Name(type) << ", " << s.outer << " x " << s.rows << " x " << s.heads << " x " << s.features
+                    << ", seed " << seed);
+    CheckAll(Edges(s, Stored::kRow, type, DType::kFp32), s, seed++);
+    CheckAll(Edges(s, Stored::kRow, type, DType::kBf16), s, seed++);
+  }
+}
+
 TEST_CASE("narrow and wide floats are folded in the accumulator's type") {
   const DType type = GENERATE(DType::kBf16, DType::kFp16, DType::kFp64);
   uint64_t seed = 40;
@@ -268,18 +284,29 @@ TEST_CASE("what the threads of a position do not fold is refused with a reason")
   CHECK_THAT(Classify(Folding(0b100, 0b110)).reason, ContainsSubstring("fold different axes"));
 }
 
-TEST_CASE("positions of which nothing is folded are stored by another kernel") {
-  KernelIrBuilder b({40, 8});
-  const int x = b.Load(b.In(DType::kFp32, 320), A(0) * 8 + A(1));
+// Elements of positions that are summed and stored as they are, there where `to` says.
+KernelIr StoredAsTheyAre(int64_t columns, const IndexExpr& to) {
+  KernelIrBuilder b({40, columns});
+  const int x = b.Load(b.In(DType::kFp32, 40 * columns), A(0) * columns + A(1));
   const int sorted = b.In(DType::kInt32, SortedIndices{.rows = 9, .indices = 40}.elements());
-  b.Store(x, b.Out(DType::kFp32, 320), A(0) * 8 + A(1));
+  b.Store(x, b.Out(DType::kFp32, 40 * columns), to);
   b.Scatter({.sorted = sorted,
              .src_instr = x,
-             .buffer = b.Out(DType::kFp32, 72),
+             .buffer = b.Out(DType::kFp32, 9 * columns),
              .row_axes = 0b01,
              .table_rows = 9});
-  CHECK(b.Build().Verify().ok());
-  CHECK_THAT(Classify(b.Build()).reason, ContainsSubstring("in the order of memory"));
+  const KernelIr ir = b.Build();
+  CHECK(ir.Verify().ok());
+  return ir;
+}
+
+TEST_CASE("short rows of which nothing is folded are stored by another kernel") {
+  CHECK(Classify(StoredAsTheyAre(32, A(0) * 32 + A(1))).feasible);
+  CHECK_THAT(Classify(StoredAsTheyAre(31, A(0) * 31 + A(1))).reason,
+             ContainsSubstring("less than 128 bytes of it"));
+  // Of a transpose a position has one element here and one there.
+  CHECK_THAT(Classify(StoredAsTheyAre(64, A(1) * 40 + A(0))).reason,
+             ContainsSubstring("less than 128 bytes of it"));
 }
 
 TEST_CASE("K4: a store beside a scatter is of each position") {

@@ -115,6 +115,18 @@ struct Example {
   KernelProfile profile;
 };
 
+// Rows of threes, each third of which is stored elsewhere: lane by lane, where vectors are short.
+KernelIr Thirds(DType dtype) {
+  constexpr int64_t kRows = 8192, kColumns = 384;
+  const std::vector<int64_t> extents = {kRows, kColumns};
+  KernelIrBuilder b(extents);
+  const IndexExpr apart = A(0) * (kColumns / 3) + FloorDiv(A(1), 3, extents) +
+                          Mod(A(1), 3, extents) * (kRows * kColumns / 3);
+  b.Store(b.Load(b.In(dtype, kRows * kColumns), A(0) * kColumns + A(1)),
+          b.Out(dtype, kRows * kColumns), apart);
+  return b.Build();
+}
+
 std::vector<Example> Examples() {
   std::vector<Example> examples;
   for (DType dtype : {DType::kFp32, DType::kBf16, DType::kFp64}) {
@@ -125,6 +137,9 @@ std::vector<Example> Examples() {
       examples.push_back({absl::StrCat(example.name, " of ", Name(dtype)), std::move(example.ir),
                           std::move(profile)});
     }
+    KernelIr thirds = Thirds(dtype);
+    KernelProfile profile = ProfileKernel(thirds, Classify(thirds));
+    examples.push_back({absl::StrCat("thirds of ", Name(dtype)), std::move(thirds), profile});
   }
   return examples;
 }
@@ -313,7 +328,8 @@ TEST_CASE("what computes about as long as it loads takes longer than either") {
   const auto visit = [&](const Example&, const KernelPricer& pricer, const Schedule& chosen) {
     const Price price = pricer.Of(chosen, true);
     const int64_t compute = PsOf(price, "compute");
-    const int64_t loading = std::max(PsOf(price, "hbm"), PsOf(price, "cache"));
+    const int64_t loading =
+        std::max({PsOf(price, "hbm"), PsOf(price, "cache"), PsOf(price, "stores")});
     const auto shorter = static_cast<double>(std::min(compute, loading));
     const auto longer = static_cast<double>(std::max<int64_t>({compute, loading, 1}));
     const double least = shorter * std::pow(shorter / longer, 4) * d.balanced_ppm / 1e6;

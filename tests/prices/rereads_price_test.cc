@@ -43,6 +43,39 @@ TEST_CASE("elements that are read again a row apart cost a lookup each") {
   CHECK(apart > 8 * beside);
 }
 
+// Rows across which x lies; each place of it is read by so many neighbouring rows.
+KernelIr Across(int64_t readers) {
+  const std::vector<int64_t> extents = {kSide, kSide};
+  KernelIrBuilder b(extents);
+  const int64_t places = kSide / readers;
+  const IndexExpr at = A(1) * places + FloorDiv(A(0), readers, extents);
+  b.Store(b.Load(b.In(DType::kFp32, kSide * places), at), b.Out(DType::kFp32, kSide * kSide),
+          A(0) * kSide + A(1));
+  return b.Build();
+}
+
+TEST_CASE("elements a step apart are looked up by each of their readers") {
+  const Schedule s{.kind = Template::kPointwise, .threads = 256, .blocks = kSide * kSide / 256};
+  const int64_t once = TermPs(Across(1), s, "cache");
+  const int64_t by_two = TermPs(Across(2), s, "cache"), by_four = TermPs(Across(4), s, "cache");
+  CHECK(by_two > once + 1'000'000);
+  CHECK(by_four > by_two * 14 / 10);  // three of four reads are further ones in place of one of two
+}
+
+TEST_CASE("tiles that transpose look up whole vectors, however often they are read") {
+  constexpr int64_t kCopies = 4, kTurned = 1024, kMatrix = kTurned * kTurned;
+  const std::vector<int64_t> extents = {kCopies, kTurned, kTurned};
+  KernelIrBuilder b(extents);
+  const IndexExpr turned = FloorDiv(A(0), 2, extents) * kMatrix + A(2) * kTurned + A(1);
+  b.Store(b.Load(b.In(DType::kFp32, kCopies / 2 * kMatrix), turned),
+          b.Out(DType::kFp32, kCopies * kMatrix), A(0) * kMatrix + A(1) * kTurned + A(2));
+  const KernelIr ir = b.Build();
+  const auto cache_ps = [&](Template kind) {
+    return TermPs(ir, {.kind = kind, .threads = 256, .blocks = 4096}, "cache");
+  };
+  CHECK(cache_ps(Template::kPointwise) > cache_ps(Template::kTranspose) + 1'000'000);
+}
+
 KernelIr Quotients(const IndexExpr& divisor, DType dtype = DType::kFp32) {
   KernelIrBuilder b({kSide, kSide});
   const int x = b.Load(b.In(dtype, kSide * kSide), A(0) * kSide + A(1));

@@ -147,9 +147,8 @@ int64_t LetThroughPpm(const KernelIr& ir, const Guard& guard) {
                 std::max<int64_t>(range.max + 1 - range.min, 1));
 }
 
-// The share of elements at which a load's guards let it through: an element of a join is in one of
-// its parts. A buffer with fewer elements than there are positions is read at as many, unless its
-// elements are read several times, as windows that overlap do.
+}  // namespace
+
 int64_t UnguardedPpm(const KernelIr& ir, const Instr& load) {
   const int64_t positions = ir.Points(load.axes);
   if (load.guards.empty() || !load.indirect.empty() || positions == 0) return kPpm;
@@ -158,6 +157,8 @@ int64_t UnguardedPpm(const KernelIr& ir, const Instr& load) {
   const int64_t by_elements = MulDiv(kPpm, ir.buffers[load.buffer].elements, positions);
   return std::min(std::max(by_elements, by_guards), kPpm);
 }
+
+namespace {
 
 // Elements of a load that a thread of a wide tile takes: one for each of its points at which the
 // load may differ.

@@ -52,6 +52,11 @@ struct KernelProfile {
 };
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
 
+// The share of elements at which a load's guards let it through: an element of a join is in one of
+// its parts. A buffer with fewer elements than there are positions is read at as many, unless its
+// elements are read several times, as windows that overlap do.
+int64_t UnguardedPpm(const KernelIr& ir, const Instr& load);
+
 // Of a kernel that holds columns, by round of reductions: values of columns that follow from its
 // results, and that rows (shape.column_axes, which reductions fold) are the first to need right
 // behind it. One thread makes each, and the others of its block take it from shared memory. Results

@@ -41,6 +41,22 @@ std::string FoldMisused(const KernelIr& ir, const Folds& folds) {
                       " columns, which make no vectors for the threads of a warp");
 }
 
+constexpr int64_t kBytesOfLine = 128;  // of a cache
+
+// Bytes that a position stores side by side, of the tensor of which these are fewest.
+int64_t LeastStoredBytes(const KernelIr& ir) {
+  int64_t least = kBytesOfLine;
+  for (const Store& s : ir.stores) {
+    int64_t elements = 1;
+    for (int a = static_cast<int>(ir.extents.size()) - 1; a >= 0; --a) {
+      if ((ir.scatter->row_axes >> a & 1) != 0 || s.offset.axis_coef(a) != elements) break;
+      elements *= ir.extents[a];
+    }
+    least = std::min(least, elements * SizeBytes(ir.buffers[s.buffer].dtype));
+  }
+  return least;
+}
+
 std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
   if (!ir.scatter.has_value()) return std::nullopt;
   const bool more = !ir.stores.empty() || !folds.sets.empty();
@@ -58,10 +74,12 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
     if (ir.Points(ir.scatter->row_axes & ~ir.instrs[store.instr].axes) == 1) continue;
     return Refused("a store beside a scatter has no value of each position");
   }
-  // Measured: such kernels were slower than two (docs/decisions/061-folds-beside-sums.md).
-  if (folds.sets.empty() && !ir.stores.empty()) {
-    return Refused(
-        "what no fold of its columns makes is stored in the order of memory, not of a sum");
+  // Measured: rows of 256 bytes win, pieces of 16 lose (docs/decisions/145-stores-beside-sums.md).
+  if (folds.sets.empty() && !ir.stores.empty() && LeastStoredBytes(ir) < kBytesOfLine) {
+    return Refused(absl::StrCat(
+        "what no fold of its columns makes is stored by a kernel of its own where a position has "
+        "less than ",
+        kBytesOfLine, " bytes of it side by side"));
   }
   const AxisMask rows = ir.scatter->row_axes;
   return Recognised(ir, Template::kScatterAdd, rows, ir.all_axes() & ~rows);
