@@ -95,7 +95,7 @@ Placing PlacingOf(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
 }
 
 std::optional<SharedBySm> SharedByBlocks(const Schedule& s, int64_t of_block, int64_t enough) {
-  if (!WaitsOnce(s)) return std::nullopt;
+  if (!BlocksShare(s)) return std::nullopt;
   return SharedBySm{of_block, enough};
 }
 
@@ -255,9 +255,7 @@ int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
   return moved <= all ? fresh : MulDiv(fresh, none - moved, none - all);
 }
 
-bool WaitsOnce(const Schedule& s) {
-  return TemplateOf(s).walk == Walk::kPoints && s.kind != Template::kScatterAdd;
-}
+bool BlocksShare(const Schedule& s) { return TemplateOf(s).walk == Walk::kPoints; }
 
 int64_t LeastKernelPs(const DeviceSpec& d) { return d.launch_graph_ps + d.block_ps; }
 

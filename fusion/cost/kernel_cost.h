@@ -54,9 +54,10 @@ class KernelPricer {
 // something else always runs).
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& device);
 
-// Whether blocks wait for memory once and share it. Those that walk rows or columns, or sorted
-// positions, wait batch after batch, and take as long in a last wave as in any other.
-bool WaitsOnce(const Schedule& schedule);
+// Whether blocks share the memory, so that few of them are faster. Those that walk rows or columns
+// wait batch after batch, and take as long in a last wave as in any other; what sums at sorted
+// positions wait for is a term of its own.
+bool BlocksShare(const Schedule& schedule);
 
 // What any kernel of ours takes, however little it does: its launch, and its first block.
 int64_t LeastKernelPs(const DeviceSpec& device);

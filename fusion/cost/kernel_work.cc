@@ -43,9 +43,9 @@ bool InVectors(const IndexExpr& offset, int axis) {
 // the shifts, counted in sm_90 code.
 constexpr int64_t kShiftSteps = 25;
 
-// What a thread of a pass does beside what it makes of its elements: it finds its place, an axis at
-// a time, divides for addresses and guards, and addresses and packs what it stores. Fitted to the
-// sm_90 code of passes by least squares.
+// What a thread of a pass, or of a tile that transposes, does beside what it makes of its elements:
+// it finds its place, an axis at a time, divides for addresses and guards, and addresses and packs
+// what it stores. Fitted to the sm_90 code of passes by least squares.
 constexpr int64_t kStepsOfThread = 11;
 constexpr int64_t kStepsOfAxis = 6;
 constexpr int64_t kStepsOfDivision = 3;
@@ -641,7 +641,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
 }
 
 int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
-  if (e.of_passes && s.kind != Template::kPointwise) return 0;
+  if (e.of_passes && s.kind != Template::kPointwise && !TemplateOf(s).transposes) return 0;
   // What is kept from stage to stage is what was loaded, and costly values where they are few; the
   // rest is evaluated again.
   int64_t values = KeepsCostly(profile_, s) ? e.kept : e.looped;

@@ -85,7 +85,7 @@ class KernelWork {
   struct Evaluations {
     Repeat repeat = Repeat::kFixed;
     bool load = false;       // address arithmetic, once a vector
-    bool of_passes = false;  // only where each thread finds its place for one vector
+    bool of_passes = false;  // only of passes and of tiles that transpose
     int64_t rate_milli = 0;  // thousandths of a result for a clock and SM
     int64_t once = 0;        // evaluations (kFixed) or values, if each is evaluated in one stage
     int64_t looped = 0;      // the same, if every stage evaluates again what it needs

@@ -82,7 +82,7 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
     joint.blocks_per_sm = std::min(joint.blocks_per_sm, grid.blocks_per_sm);
   }
   const int64_t bandwidth = Bandwidth(joint, d);
-  bool wait_once = true;
+  bool all_share = true;
   int64_t memory = 0, cache = 0, stores = 0, compute = 0, longest = 0, launches = 1, threads = 1;
   for (const LaunchMember* member : members) {
     memory += MulDiv(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
@@ -90,13 +90,13 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
     stores += member->part_sectors_ps;
     compute += member->compute_ps;
     threads = std::max<int64_t>(threads, member->schedule.threads);
-    wait_once = wait_once && WaitsOnce(member->schedule);
+    all_share = all_share && BlocksShare(member->schedule);
     longest = std::max(longest, member->body_ps);
     launches = std::max(launches, member->launches);
   }
   const Placing placing{.blocks = joint.blocks, .blocks_per_sm = joint.blocks_per_sm, .sms = d.sms};
   const auto shared = [&](int64_t of_block, int64_t enough) {
-    return wait_once ? std::optional(SharedBySm{of_block, enough}) : std::nullopt;
+    return all_share ? std::optional(SharedBySm{of_block, enough}) : std::nullopt;
   };
   const int64_t in_flight = joint.bytes_in_flight / std::max<int64_t>(joint.blocks, 1);
   const int64_t of_loads = LastWavePpm(placing, shared(in_flight, d.bytes_in_flight_per_sm));
