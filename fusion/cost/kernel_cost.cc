@@ -94,18 +94,26 @@ Placing PlacingOf(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   return {.blocks = s.blocks, .blocks_per_sm = f.blocks_per_sm, .sms = SmsOf(s, d)};
 }
 
-std::optional<SharedBySm> SharedByBlocks(const Schedule& s, int64_t of_block, int64_t enough) {
-  if (!BlocksShare(s)) return std::nullopt;
-  return SharedBySm{of_block, enough};
-}
-
-int64_t LastWaveOfLoadsPpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
-  const int64_t of_block = Product({s.threads, f.bytes_in_flight});
-  return LastWavePpm(PlacingOf(s, f, d), SharedByBlocks(s, of_block, d.bytes_in_flight_per_sm));
+int64_t LastWaveOfMemoryPpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  if (!BlocksShareMemory(s)) return LastWavePpm(PlacingOf(s, f, d), std::nullopt);
+  const SharedBySm bytes{.of_block = Product({s.threads, f.bytes_in_flight}),
+                         .enough = d.bytes_in_flight_per_sm};
+  return LastWavePpm(PlacingOf(s, f, d), bytes);
 }
 
 int64_t LastWaveOfComputePpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
-  return LastWavePpm(PlacingOf(s, f, d), SharedByBlocks(s, s.threads, d.least_overlap_threads));
+  if (!BlocksShareUnits(s)) return LastWavePpm(PlacingOf(s, f, d), std::nullopt);
+  return LastWavePpm(PlacingOf(s, f, d),
+                     SharedBySm{.of_block = s.threads, .enough = d.least_overlap_threads});
+}
+
+// What all waves take to move and to compute.
+int64_t OfWavesPs(int64_t memory, int64_t caches, int64_t compute, const Schedule& s,
+                  const Footprint& f, const DeviceSpec& d) {
+  const int64_t of_memory = LastWaveOfMemoryPpm(s, f, d), of_units = LastWaveOfComputePpm(s, f, d);
+  const int64_t of_caches = BlocksShareUnits(s) ? of_memory : of_units;
+  return std::max({MulDiv(memory, of_memory, kPpm), MulDiv(caches, of_caches, kPpm),
+                   MulDiv(compute, of_units, kPpm)});
 }
 
 int64_t Waves(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
@@ -255,7 +263,11 @@ int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
   return moved <= all ? fresh : MulDiv(fresh, none - moved, none - all);
 }
 
-bool BlocksShare(const Schedule& s) { return TemplateOf(s).walk == Walk::kPoints; }
+bool BlocksShareMemory(const Schedule& s) { return TemplateOf(s).walk == Walk::kPoints; }
+
+bool BlocksShareUnits(const Schedule& s) {
+  return BlocksShareMemory(s) && s.kind != Template::kScatterAdd;
+}
 
 int64_t LeastKernelPs(const DeviceSpec& d) { return d.launch_graph_ps + d.block_ps; }
 
@@ -317,8 +329,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
                                                    : ComputeOfBusiestPs(everywhere, s, f, d);
   const int64_t stores = TransferPs(t.part_sectors, d.part_sector_bytes_per_s);
   const int64_t loading = std::max({hbm, cache, stores});
-  const int64_t work = std::max(MulDiv(loading, LastWaveOfLoadsPpm(s, f, d), kPpm),
-                                MulDiv(compute, LastWaveOfComputePpm(s, f, d), kPpm));
+  const int64_t work = OfWavesPs(hbm, std::max(cache, stores), compute, s, f, d);
   const int64_t not_hidden =
       NotHiddenPs(p, s, f, std::min(loading, compute), std::max(loading, compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});

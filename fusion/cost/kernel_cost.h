@@ -55,9 +55,12 @@ class KernelPricer {
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& device);
 
 // Whether blocks share the memory, so that few of them are faster. Those that walk rows or columns
-// wait batch after batch, and take as long in a last wave as in any other; what sums at sorted
-// positions wait for is a term of its own.
-bool BlocksShare(const Schedule& schedule);
+// wait batch after batch, and take as long in a last wave as in any other.
+bool BlocksShareMemory(const Schedule& schedule);
+
+// Whether they share caches and units as well. What threads go through at sorted positions takes
+// them as long, whoever else is there: they wait for each load that follows from another.
+bool BlocksShareUnits(const Schedule& schedule);
 
 // What any kernel of ours takes, however little it does: its launch, and its first block.
 int64_t LeastKernelPs(const DeviceSpec& device);

@@ -82,7 +82,7 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
     joint.blocks_per_sm = std::min(joint.blocks_per_sm, grid.blocks_per_sm);
   }
   const int64_t bandwidth = Bandwidth(joint, d);
-  bool all_share = true;
+  bool share_memory = true, share_units = true;
   int64_t memory = 0, cache = 0, stores = 0, compute = 0, longest = 0, launches = 1, threads = 1;
   for (const LaunchMember* member : members) {
     memory += MulDiv(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
@@ -90,19 +90,22 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
     stores += member->part_sectors_ps;
     compute += member->compute_ps;
     threads = std::max<int64_t>(threads, member->schedule.threads);
-    all_share = all_share && BlocksShare(member->schedule);
+    share_memory = share_memory && BlocksShareMemory(member->schedule);
+    share_units = share_units && BlocksShareUnits(member->schedule);
     longest = std::max(longest, member->body_ps);
     launches = std::max(launches, member->launches);
   }
   const Placing placing{.blocks = joint.blocks, .blocks_per_sm = joint.blocks_per_sm, .sms = d.sms};
-  const auto shared = [&](int64_t of_block, int64_t enough) {
-    return all_share ? std::optional(SharedBySm{of_block, enough}) : std::nullopt;
+  const auto wave = [&](bool share, int64_t of_block, int64_t enough) {
+    return LastWavePpm(placing, share ? std::optional(SharedBySm{of_block, enough}) : std::nullopt);
   };
   const int64_t in_flight = joint.bytes_in_flight / std::max<int64_t>(joint.blocks, 1);
-  const int64_t of_loads = LastWavePpm(placing, shared(in_flight, d.bytes_in_flight_per_sm));
-  const int64_t of_compute = LastWavePpm(placing, shared(threads, d.least_overlap_threads));
-  const int64_t together = std::max(MulDiv(std::max({memory, cache, stores}), of_loads, kPpm),
-                                    MulDiv(compute, of_compute, kPpm));
+  const int64_t of_memory = wave(share_memory, in_flight, d.bytes_in_flight_per_sm);
+  const int64_t of_units = wave(share_units, threads, d.least_overlap_threads);
+  const int64_t together =
+      std::max({MulDiv(memory, of_memory, kPpm),
+                MulDiv(std::max(cache, stores), share_units ? of_memory : of_units, kPpm),
+                MulDiv(compute, of_units, kPpm)});
   const int64_t launch = Product({launches, d.launch_graph_ps});
   price.ps = Saturated(launch + std::max(together, longest));
   if (!explain) return price;
