@@ -93,6 +93,8 @@ class KernelWork {
     int64_t in_lanes = 0;    // of `once`, those in lanes of the widest vectors that need them
   };
 
+  static bool HoldsColumns(const Schedule& schedule);
+  static int64_t StagesOf(const KernelProfile& profile, size_t instr);
   std::vector<RowCopy> CopiesOfRows(const KernelIr& ir, const KernelProfile& profile) const;
   void ReadTiles(const KernelIr& ir);
   std::vector<int64_t> LoadsOfSectors(const KernelIr& ir) const;
