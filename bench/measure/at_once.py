@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 PREPARED = "prepared"  # the line that a process says before it awaits one
 
@@ -83,6 +84,13 @@ class _Process:
         return f"exit status {status}" if status else ""
 
 
+def _prepare(processes):
+    """Waits until each is prepared, or has ended. All are read at once: one that is prepared is not late
+    because another is waited for."""
+    with ThreadPoolExecutor(max(1, len(processes))) as readers:
+        list(readers.map(_Process.prepare, processes))
+
+
 def run(commands, seconds):
     """Runs {name: command} side by side; {name: what went wrong}. Each has `seconds` for each of them to be
     prepared, and as many for its turn."""
@@ -91,8 +99,7 @@ def run(commands, seconds):
         for name, command in commands.items():
             running[name] = _Process(command)
             running[name].limit(seconds * len(commands))
-        for process in running.values():
-            process.prepare()
+        _prepare(running.values())
         return {n: why for n, process in running.items() if (why := process.measure(seconds))}
     finally:
         for process in running.values():

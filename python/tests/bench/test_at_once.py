@@ -60,6 +60,15 @@ def test_a_process_that_has_ended_is_not_late_when_it_is_read():
     assert leaves.measure(60) == "not finished in time"
 
 
+def test_a_prepared_process_is_not_late_while_another_is_waited_for():
+    slow = at_once._Process(["sh", "-c", "sleep 4; echo prepared; read turn"])
+    quick = at_once._Process(["sh", "-c", "echo prepared; read turn"])
+    slow.limit(60)
+    quick.limit(2)
+    at_once._prepare([slow, quick])
+    assert [process.measure(60) for process in (slow, quick)] == ["", ""]
+
+
 def test_a_process_without_anybody_who_gives_turns_ends(tmp_path):
     log = tmp_path / "log"
     done = subprocess.run(
