@@ -201,6 +201,15 @@ def embedding(rows, columns, indices):
     return op, (zipf(rows, indices), torch.randn(indices, columns, dtype=BF16))
 
 
+def row_pairs(rows, columns, indices):
+    """Products of two rows of one table, as similarities of items have them."""
+    op = Weighted(lambda one, other, table: F.embedding(one, table) * F.embedding(other, table),
+                  table=parameter(rows, columns))
+    return op, (
+        zipf(rows, indices), zipf(rows, indices), torch.randn(indices, columns, dtype=BF16),
+    )  # fmt: skip
+
+
 def gather_rows(rows, columns, indices):
     op = Weighted(lambda x, index: x[index])
     index = torch.randint(0, rows, (indices,))
@@ -529,6 +538,8 @@ MODELS = {
                              dict(rows=50, columns=16, indices=40)),
     "embedding_131072x1024": (embedding, dict(rows=131072, columns=1024, indices=8192),
                               dict(rows=200, columns=12, indices=20)),
+    "row_pairs": (row_pairs, dict(rows=100000, columns=512, indices=16384),
+                  dict(rows=50, columns=12, indices=30)),
     "gather_rows": (gather_rows, dict(rows=32768, columns=1024, indices=65536),
                     dict(rows=30, columns=16, indices=50)),
     # Relative positions of DeBERTa, the chosen experts' scores, random pieces of long lines.

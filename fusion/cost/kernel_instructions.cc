@@ -105,6 +105,13 @@ int64_t StagesAmong(const std::vector<std::vector<int>>& needed, size_t instr) {
   return std::max<int64_t>(stages, 1);
 }
 
+// Threads side by side along a row, where threads go by rows or columns.
+int64_t LanesAcross(const Schedule& s) {
+  const int64_t lanes =
+      TemplateOf(s).walk == Walk::kRows ? LanesOfRow(s) : s.threads / std::max(s.rows_per_block, 1);
+  return std::max<int64_t>(lanes, 1);
+}
+
 // The place of a schedule's width in arrays by width.
 int WidthIndex(const Schedule& s) {
   return std::bit_width(static_cast<unsigned>(s.vector_width)) - 1;
@@ -238,6 +245,11 @@ int64_t KernelWork::EndsOfRow(const Schedule& s) const {
 // waits for both, one after the other.
 int64_t KernelWork::UnderWayPpm(const Schedule& s) const {
   const int64_t width = s.vector_width;
+  const KernelTemplate& t = TemplateOf(s);
+  if (t.walk != Walk::kPoints && !t.tiles && !t.holds) {  // threads without columns have nothing
+    const int64_t vectors = VectorsOfRow(s), lanes = LanesAcross(s);
+    return MulDiv(vectors, kPpm, CeilDiv(vectors, lanes) * lanes);
+  }
   if (width <= 1 || row_ % width == 0 || s.kind != Template::kPointwise) return kPpm;
   const int64_t places = row_ / width + EndsOfRow(s);
   const int64_t twice = places + std::min(places, EndsOfRow(s) + device_.warp - 1);
@@ -260,7 +272,24 @@ int64_t KernelWork::EndsPpm(const Schedule& s) const {
   return MulDiv(width, places * kPpm + beside * kEndOfVectorPpm, row_);
 }
 
-// Threads without columns in the last run of a row wait, and nobody computes in their place where a
+// Vectors of a row, or of the piece of it that a block has; without the ends, which EndsPpm counts.
+int64_t KernelWork::VectorsOfRow(const Schedule& s) const {
+  const bool by_row = TemplateOf(s).walk == Walk::kRows;
+  const int64_t columns =
+      by_row && TemplateOf(s).splits_rows ? CeilDiv(shape_.columns, s.split) : shape_.columns;
+  return std::max<int64_t>(columns / s.vector_width, 1);
+}
+
+// A team of threads that has lanes side by side goes through so many vectors. In the last turn
+// some of its threads have none. They compute for nothing beside others of their warp, and a warp
+// without any vector ends its turn at once.
+int64_t KernelWork::IdleInWarpsPpm(int64_t vectors, int64_t lanes) const {
+  const int64_t turns = CeilDiv(vectors, lanes), last = vectors - (turns - 1) * lanes;
+  const int64_t busy = std::min(lanes, CeilDiv(last, device_.warp) * device_.warp);
+  return MulDiv((turns - 1) * lanes + busy, kPpm, vectors);
+}
+
+// Threads without columns in the last run of a row wait. Nobody computes in their place where a
 // block that walks rows has an SM for itself.
 int64_t KernelWork::IdlePpm(const Schedule& s) const {
   const KernelTemplate& t = TemplateOf(s);
@@ -270,9 +299,12 @@ int64_t KernelWork::IdlePpm(const Schedule& s) const {
     const int64_t turns = CeilDiv(parts.number, teams);
     return MulDiv(parts.idle_ppm, turns * teams, std::max<int64_t>(parts.number, 1));
   }
-  if (!StagesAhead(s) || t.keeps_columns || t.walk != Walk::kRows) return kPpm;
-  return MulDiv(ElementsOfRow(profile_, s) * LanesOfRow(s), kPpm,
-                std::max<int64_t>(shape_.columns, 1));
+  if (t.holds || t.walk == Walk::kPoints) return kPpm;
+  if (StagesAhead(s) && t.walk == Walk::kRows && !t.keeps_columns) {
+    return MulDiv(ElementsOfRow(profile_, s) * LanesOfRow(s), kPpm,
+                  std::max<int64_t>(shape_.columns, 1));
+  }
+  return IdleInWarpsPpm(VectorsOfRow(s), LanesAcross(s));
 }
 
 int64_t KernelWork::PsOf(int64_t results, int64_t rate_milli) const {
@@ -296,7 +328,10 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
                     IdlePpm(s), kPpm);
   }
   for (const Evaluations& e : evaluations_) {
-    total += MulDiv(MulDiv(PsOf(Times(e, s), e.rate_milli), EndsPpm(s), kPpm), IdlePpm(s), kPpm);
+    int64_t ps = PsOf(Times(e, s), e.rate_milli);
+    // What is the same for a whole row its threads compute once, whatever they have of it.
+    if (e.repeat != Repeat::kPerThread) ps = MulDiv(MulDiv(ps, EndsPpm(s), kPpm), IdlePpm(s), kPpm);
+    total += ps;
   }
   total += PsOf(Shifts(s), device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   return Saturated(total);

@@ -44,10 +44,12 @@ int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {
   return MulDiv(d.row_piece_32_ppm, std::min(bytes, d.sector_bytes), d.sector_bytes);
 }
 
-// Bytes of whole sectors for each byte of the piece that a block has of a row, where threads go
-// down columns.
-int64_t SectorsPpm(int64_t element_bytes, const Schedule& s, const DeviceSpec& d) {
+// Bytes of whole sectors for each byte of the piece that a block has of a row of so many columns,
+// where threads go down columns. Of whole rows, one behind the other, none is fetched in vain.
+int64_t SectorsPpm(int64_t element_bytes, int64_t columns, bool dense, const Schedule& s,
+                   const DeviceSpec& d) {
   const int64_t lanes = std::max(s.threads / std::max(s.rows_per_block, 1), 1);
+  if (dense && lanes * s.vector_width >= columns) return kPpm;
   const int64_t piece = Product({lanes, s.vector_width, element_bytes});
   return std::max(MulDiv(d.sector_bytes, kPpm, std::max<int64_t>(piece, 1)), kPpm);
 }
@@ -350,6 +352,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   }
   const int64_t reached = std::min(ir.Points(offset.axes()), buffer.elements) * size;
   access.bytes = std::min(reached, left);
+  access.of_all = reached == buffer.elements * size;
   left -= access.bytes;
   reread_ +=
       AgainBytes(reached - access.bytes, size, access.transposed || access.in_runs ? 1 : step);
@@ -362,7 +365,8 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
         known.waste_ppm == access.waste_ppm && known.copied_ppm == access.copied_ppm &&
         known.piece_bytes == access.piece_bytes && known.fresh == access.fresh &&
         known.store_of_lanes == access.store_of_lanes && known.in_rows == access.in_rows &&
-        known.by_tile == access.by_tile && known.transposed == access.transposed) {
+        known.by_tile == access.by_tile && known.transposed == access.transposed &&
+        known.of_all == access.of_all) {
       known.bytes += access.bytes;
       return;
     }
@@ -403,7 +407,8 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
     return over(MulDiv(a.bytes, a.copied_ppm, kPpm), a.piece_bytes);
   }
   if (TemplateOf(s).walk == Walk::kColumns && a.vectors) {
-    return over(MulDiv(a.bytes, SectorsPpm(a.element_bytes, s, device_), kPpm), WidthOf(a, s));
+    const int64_t ppm = SectorsPpm(a.element_bytes, shape_.columns, a.of_all, s, device_);
+    return over(MulDiv(a.bytes, ppm, kPpm), WidthOf(a, s));
   }
   const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);
   return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste_ppm, kPpm), WidthOf(a, s));

@@ -30,7 +30,8 @@ class KernelWork {
 
   KernelTraffic Traffic(const Schedule& schedule) const;
 
-  // What threads have under way where rows have ends, over what those of whole vectors have.
+  // What threads have under way where rows have ends, or some threads no columns, over what they
+  // have where all have whole vectors.
   int64_t UnderWayPpm(const Schedule& schedule) const;
 
   // Time of all evaluations if no SM ever waits: sum of evaluations / rate, in picoseconds.
@@ -59,6 +60,7 @@ class KernelWork {
     // results.
     bool in_rows = false, by_tile = false;
     bool transposed = false;  // of a kernel with transposing tiles: by one of them
+    bool of_all = false;      // all points together access all of the buffer
     int64_t bytes = 0;        // distinct
   };
   // What a team of threads has of a tile at a time.
@@ -125,6 +127,8 @@ class KernelWork {
   // Evaluations under the schedule for each that the points need: those at the ends of rows keep
   // whole warps.
   int64_t EndsPpm(const Schedule& schedule) const;
+  int64_t VectorsOfRow(const Schedule& schedule) const;
+  int64_t IdleInWarpsPpm(int64_t vectors, int64_t lanes) const;
   int64_t IdlePpm(const Schedule& schedule) const;
   void CountEvaluations(const KernelIr& ir, const KernelProfile& profile);
   void CountPartials(const KernelIr& ir, const KernelProfile& profile);

@@ -4,6 +4,7 @@
 #include "fusion/lower/image_order.h"
 #include "fusion/lower/indexed/choose_scatters.h"
 #include "fusion/lower/indexed/gather_sums.h"
+#include "fusion/lower/indexed/joined_sums.h"
 #include "fusion/lower/indexed/order_positions.h"
 #include "fusion/lower/indexed/slice_gathers.h"
 #include "fusion/lower/indexed/sort_indices.h"
@@ -64,6 +65,9 @@ absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph, const Lowe
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));
   RG_ASSIGN_OR_RETURN(g, StackTurns(g));
+  if (options.joined_sums && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, JoinIndexedSums(g, *options.device));
+  }
   if (options.accumulate_order) {
     RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, options.first_writer));
   }

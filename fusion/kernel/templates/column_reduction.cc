@@ -87,22 +87,36 @@ void AddNarrower(CandidateList& list, int64_t row_bytes, const Schedule& whole) 
   }
 }
 
+// Blocks, by their threads and thread rows. The largest do without a split: what they sum is too
+// little for a second launch to pay. One that stores rows, too, has but narrow pieces of them (12
+// us on an H200 where others took 8).
+struct BlockShape {
+  int threads, thread_rows;
+};
+constexpr BlockShape kBlocks[] = {
+    {kThreads, 1},  {kThreads, 4},   {kThreads, 8},   {kThreads, 16},      {kThreads, 32},
+    {kThreads, 64}, {kThreads, 128}, {kThreads, 256}, {kMostThreads, 128}, {kMostThreads, 256}};
+constexpr int kLeastLanes = 8;  // that blocks have beside each other where all have columns
+
+// Whether few lanes of the block's have no column, and few of its thread rows no row. Less lanes
+// than kLeastLanes are for rows that are too narrow for twice as many.
+bool FitsColumns(const CandidateList& list, int lanes, int thread_rows) {
+  if (thread_rows == 1) return true;
+  const int64_t columns = std::max<int64_t>(list.shape().columns, 1);
+  const int64_t side_by_side = int64_t{lanes} * list.widest();
+  const bool narrow = lanes < kLeastLanes && thread_rows * lanes == kThreads;
+  if (narrow && 2 * side_by_side <= columns) return false;
+  return side_by_side < 8 * columns && thread_rows / 2 < list.shape().rows;
+}
+
 void AddCandidates(CandidateList& list) {
   const RowsAndColumns& shape = list.shape();
   const int widest = list.widest();
   const int64_t sms = list.limits().sms, row_bytes = LoadedBytesOfElement(list);
   list.Add(Column(list, kThreads, 1, 1, 1));
-  for (int thread_rows : {1, 4, 8, 16, 32, 128, 256}) {
-    // The largest blocks do without a split: what they sum is too little for a second launch to
-    // pay. A block that stores rows, too, has but narrow pieces of them (12 us on an H200 where
-    // others took 8).
-    const int threads = thread_rows > 32 ? kMostThreads : kThreads;
+  for (const auto [threads, thread_rows] : kBlocks) {
     if (threads > kThreads && StoresRows(list)) break;
-    const int lanes = threads / thread_rows;
-    if (thread_rows > 1 && int64_t{lanes} * widest >= 8 * std::max<int64_t>(shape.columns, 1)) {
-      continue;  // most lanes would have no column
-    }
-    if (thread_rows > 1 && thread_rows / 2 >= shape.rows) continue;  // or no row
+    if (!FitsColumns(list, threads / thread_rows, thread_rows)) continue;
     const Schedule whole = Column(list, threads, thread_rows, widest, 1);
     if (whole.blocks > kMaxBlocks) continue;
     if (threads > kThreads && whole.blocks > sms) continue;
