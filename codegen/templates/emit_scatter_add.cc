@@ -1,6 +1,7 @@
-// segment_add into zeros, bitwise deterministic, in two launches:
+// segment_add, bitwise deterministic, in two launches:
 //   sums     segments of at most a chunk are summed into the table, parts of longer ones into the
-//            workspace. Further blocks write zeros into the rows that no index names.
+//            workspace. Further blocks write the rows that no index names: zeros, or what the
+//            sums are added onto.
 //   combine  a thread stores a vector of a row whose long segment begins in its chunk: its parts in
 //            order. Of many parts the threads of the block add up every 32nd each, and then these
 //            sums.
@@ -38,6 +39,7 @@ class Combine {
     s_.words = launch_.BufferName(body.ir.scatter->sorted);
     s_.partials = launch_.WorkspaceName(StorageName(s_.accumulator));
     s_.table = launch_.BufferName(body.ir.scatter->buffer);
+    if (s_.onto) s_.base = launch_.BufferName(body.ir.scatter->base);
     if (s_.workspace.may_have_many()) {
       launch_.Shared(DType::kInt32, "lasts", kScatterThreads);
       launch_.Shared(DType::kInt32, "found", kScatterThreads / 32);
@@ -108,7 +110,7 @@ class Combine {
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(s_.LoadPartial(s_.PartialElement("c", "slot"), "sum"));
     PrintParts("c + 1", 1);
-    out_.Line(s_.Store(s_.table, s_.TableElement()));
+    out_.Line(s_.StoreOnto(s_.TableElement()));
     const int open = s_.workspace.may_have_many() ? 6 : 5;
     for (int i = 0; i < open; ++i) out_.Close();
   }
@@ -147,7 +149,7 @@ class Combine {
     out_.Line(s_.LoadPartial(s_.PartialElement("c", "slot"), "sum"));
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += lanes[RG_THREAD * ", s_.width,
               " + j];");
-    out_.Line(s_.Store(s_.table, s_.TableElement()));
+    out_.Line(s_.StoreOnto(s_.TableElement()));
     out_.Close();  // what a thread writes next in `lanes` no other one reads before a barrier
     for (int i = 0; i < 3; ++i) out_.Close();
   }

@@ -42,6 +42,7 @@ class Sums {
     launch_.UseWideIndexAbove(ReachOf(s_, sum_blocks_));
     s_.index = std::string(launch_.index_type());
     s_.table = launch_.BufferName(body.ir.scatter->buffer);
+    if (s_.onto) s_.base = launch_.BufferName(body.ir.scatter->base);
     if (!ws_.empty()) s_.words = launch_.BufferName(body.ir.scatter->sorted);
     out_.SetDepth(1);
   }
@@ -605,7 +606,7 @@ class Sums {
     out_.Open("if (", cut, ")");
     PrintStoreOfPart(slot);
     out_.Else();
-    out_.Line(s_.Store(s_.table, s_.TableElement()));
+    out_.Line(s_.StoreOnto(s_.TableElement()));
     out_.Close();
   }
   void PrintStoreOfPart(absl::string_view slot) {
@@ -652,10 +653,22 @@ class Sums {
       out_.Close();
     }
     out_.Close();
+    const std::string element = s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n";
+    const std::string of_row = absl::StrCat("before + m * ", s_.width);
+    if (s_.onto) {
+      out_.Line(ComputeName(*s_.onto), " before[", kScatterZeros * s_.width, "];");
+      Unrolled("m", kScatterZeros);
+      out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
+      out_.Line("if (zero[m]) { ", s_.LoadBase(element, of_row), " }");
+      out_.Close();
+    }
     Unrolled("m", kScatterZeros);
     out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
-    const std::string store =
-        s_.Store(s_.table, s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n");
+    if (s_.onto) {
+      out_.Line("if (zero[m]) { for (int j = 0; j < ", s_.width, "; ++j) sum[j] = (", of_row,
+                ")[j]; }");
+    }
+    const std::string store = s_.Store(s_.table, element);
     out_.Line("if (zero[m]) ", s_.TakesAccesses() ? absl::StrCat("{ ", store, " }") : store);
     out_.Close();
   }

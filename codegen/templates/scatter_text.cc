@@ -18,6 +18,7 @@ ScatterText ScatterTextOf(const KernelBody& body) {
                 .stored = ir.buffers[ir.scatter->buffer].dtype,
                 .accumulator = AccumulatorType(ir.buffers[ir.scatter->buffer].dtype)};
   s.vectors = s.workspace.inner / s.width;
+  if (ir.scatter->base >= 0) s.onto = ir.buffers[ir.scatter->base].dtype;
   return s;
 }
 
@@ -97,6 +98,20 @@ std::string ScatterText::Store(absl::string_view to, absl::string_view at) const
   if (width == 1) return absl::StrCat("rg_store(", to, ", ", at, ", sum[0]);");
   return InAccesses(stored, [&](int lanes, absl::string_view from) {
     return absl::StrCat("rg_store_vec<", lanes, ">(", to, ", ", at, from, ", sum", from, ");");
+  });
+}
+
+std::string ScatterText::StoreOnto(absl::string_view at) const {
+  const std::string store = Store(table, at);
+  if (!onto) return store;
+  return absl::StrCat("{ ", ComputeName(*onto), " before[", width, "]; ", LoadBase(at, "before"),
+                      " for (int j = 0; j < ", width, "; ++j) sum[j] += before[j]; ", store, " }");
+}
+
+std::string ScatterText::LoadBase(absl::string_view at, absl::string_view to) const {
+  if (width == 1) return absl::StrCat("*(", to, ") = rg_load(", base, ", ", at, ");");
+  return InAccesses(*onto, [&](int lanes, absl::string_view from) {
+    return absl::StrCat("rg_load_vec<", lanes, ">(", base, ", ", at, from, ", ", to, from, ");");
   });
 }
 

@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_CODEGEN_TEMPLATES_SCATTER_TEXT_H_
 #define RETROGRAD_CODEGEN_TEMPLATES_SCATTER_TEXT_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -20,10 +21,12 @@ struct ScatterText {
   ChunkThreads threads;
   DType stored = DType::kFp32;
   DType accumulator = DType::kFp32;
-  std::string index;     // type of point numbers
-  std::string words;     // the sorted list
-  std::string table;     // what is written
-  std::string partials;  // the workspace
+  std::optional<DType> onto;  // of what sums are added onto; none: onto zeros
+  std::string index;          // type of point numbers
+  std::string words;          // the sorted list
+  std::string table;          // what is written
+  std::string base;           // what it is added onto
+  std::string partials;       // the workspace
 
   int64_t table_vectors() const { return workspace.outer * table_rows * vectors; }
   int64_t slice_vectors() const { return workspace.chunks * vectors; }
@@ -50,6 +53,10 @@ struct ScatterText {
   std::string Declare(absl::string_view name, int64_t count) const;
   std::string Store(absl::string_view to, absl::string_view at) const;  // "sum"
   bool TakesAccesses() const;  // storing a vector takes several
+  // Into the table, added onto what is there before.
+  std::string StoreOnto(absl::string_view at) const;
+  // The vector of what is there before, into "b" or an array's place.
+  std::string LoadBase(absl::string_view at, absl::string_view to) const;
   // As partial sums, whose vector may be several accesses.
   std::string StorePartial(absl::string_view to, absl::string_view at) const;
   std::string LoadPartial(absl::string_view at, absl::string_view to) const;

@@ -310,6 +310,10 @@ void KernelWork::CountStores(const KernelIr& ir) {
   whole_ += bytes;
   const Buffer& sorted = ir.buffers[ir.scatter->sorted];
   read_ += sorted.elements * SizeBytes(sorted.dtype);
+  if (ir.scatter->base < 0) return;
+  const int64_t base = table.elements * SizeBytes(ir.buffers[ir.scatter->base].dtype);
+  read_ += base;
+  whole_ += base;
 }
 
 // Elements from one that a block accesses to the next. A block that has a tile goes along both of

@@ -2,6 +2,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "fusion/analysis/strided_view.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/lower/layouts/layouts.h"
 #include "fusion/ops/call_op.h"
@@ -30,6 +31,19 @@ bool GatherReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeI
   return !alone.refusal || alone.refusal->limit != BuildLimit::kGatherSource;
 }
 
+// Whether sums can be added onto the value where it stands: a table lies row-major.
+bool LiesAsTable(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId base) {
+  if (IsZero(g, base)) return true;
+  const std::optional<StridedView> view = AsStrided(g, layouts, base);
+  if (!view || view->offset != 0) return false;
+  const Shape& shape = g.type(base).shape;
+  const std::vector<int64_t> dense = DenseStrides(shape);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1 && view->strides[d] != dense[d]) return false;
+  }
+  return true;
+}
+
 void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id,
                    bool preferred, Repairs& repairs) {
   const auto reads = preferred ? LibraryPrefers : LibraryReads;
@@ -39,6 +53,7 @@ void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, Nod
     switch (g.pattern(id)) {
       case Pattern::kLibrary: ok = reads(g, layouts, id, operands[i]); break;
       case Pattern::kGather: ok = i != 0 || GatherReads(g, layouts, id); break;
+      case Pattern::kScatter: ok = i != 0 || LiesAsTable(g, layouts, operands[0]); break;
       default: break;
     }
     if (!ok) repairs.operands.insert({Index(id), i});

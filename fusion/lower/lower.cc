@@ -2,6 +2,7 @@
 
 #include "fusion/lower/depthwise_taps.h"
 #include "fusion/lower/image_order.h"
+#include "fusion/lower/indexed/based_sums.h"
 #include "fusion/lower/indexed/choose_scatters.h"
 #include "fusion/lower/indexed/gather_sums.h"
 #include "fusion/lower/indexed/joined_sums.h"
@@ -82,6 +83,9 @@ absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph, const Lowe
   // After equal indices were merged, so that they are sorted once; before the parts between
   // barriers are cut, since a sort is one.
   RG_ASSIGN_OR_RETURN(g, SortIndices(g));
+  if (options.based_sums) {
+    RG_ASSIGN_OR_RETURN(g, SumOntoBases(g));
+  }
   if (options.position_order) {
     RG_ASSIGN_OR_RETURN(g, OrderPositions(g));
   }

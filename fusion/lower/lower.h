@@ -19,6 +19,7 @@ struct LowerOptions {
   bool first_writer = true;      // the first contribution to a sum stores
   bool scatter_lines = true;     // sums at indices of each line without a sort
   bool position_order = true;    // what sums share of positions is put in order once
+  bool based_sums = true;        // sums at indices begin with what they are added to
   bool joined_sums = true;       // sums at indices that are added up are one at all of them
   bool sums_of_slices = true;    // sums of neighbouring slices are made at once
   bool thin_matmuls = true;      // matmuls of few rows, columns or terms are sums of products

@@ -303,6 +303,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
           .first_writer = Enabled(options, "first_writer"),
           .scatter_lines = Enabled(options, "scatter_lines"),
           .position_order = Enabled(options, "position_order"),
+          .based_sums = Enabled(options, "based_sums"),
           .joined_sums = Enabled(options, "joined_sums"),
           .sums_of_slices = Enabled(options, "sums_of_slices"),
           .thin_matmuls = Enabled(options, "thin_matmuls"),

@@ -41,6 +41,7 @@ inline constexpr Feature kFeatures[] = {
     {"scatter_lines", "sums at indices of each line without a sort"},
     {"position_order",
      "what several sums at the same indices read of positions, in the order of these once"},
+    {"based_sums", "sums at indices made onto the gradient to which they are added"},
     {"joined_sums", "sums at indices that are added up made as one"},
     {"sums_of_slices", "sums of neighbouring slices made at once"},
     {"image_boxes", "convolutions' operands in boxes that a copy engine takes from images"},

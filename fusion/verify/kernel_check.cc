@@ -277,7 +277,8 @@ class KernelChecker {
       }
     }
     if (ir_.scatter && (bad_instr(ir_.scatter->src_instr, n) || bad_buffer(ir_.scatter->sorted) ||
-                        bad_buffer(ir_.scatter->buffer))) {
+                        bad_buffer(ir_.scatter->buffer) ||
+                        (ir_.scatter->base != -1 && bad_buffer(ir_.scatter->base)))) {
       return Broken("P6: the scatter of its kernel names what does not exist");
     }
     return absl::OkStatus();
@@ -401,13 +402,7 @@ class KernelChecker {
                       " for the indices of its scatter's list");
       }
     }
-    ValueId base = g_.operands(id)[0];
-    while (g_.pattern(base.node) == Pattern::kView && g_.op(base.node) != Op::pad) {
-      base = g_.operands(base.node)[0];
-    }
-    if (g_.op(base.node) != Op::full || g_.node(base.node).attrs.Float("value") != 0) {
-      return Broken("P6: its kernel scatters onto what is no zeros");
-    }
+    RG_RETURN_IF_ERROR(CheckBase(s, id));
     AxisMask outer = 0, inner = 0;
     for (size_t a = 0; a < ir_.extents.size(); ++a) {
       const AxisMask bit = AxisMask{1} << a;
@@ -439,6 +434,34 @@ class KernelChecker {
       if (made.sum == wanted.sum) return absl::OkStatus();
       return Broken("P6: its kernel adds other rows into ", Named(v), " than the graph does");
     });
+  }
+
+  // What the sums are added onto: zeros, or a stored value that lies as the table does.
+  absl::Status CheckBase(const Scatter& s, NodeId id) const {
+    const ValueId base = g_.operands(id)[0];
+    ValueId behind = base;
+    while (g_.pattern(behind.node) == Pattern::kView && g_.op(behind.node) != Op::pad) {
+      behind = g_.operands(behind.node)[0];
+    }
+    const bool zero =
+        g_.op(behind.node) == Op::full && g_.node(behind.node).attrs.Float("value") == 0;
+    if (zero != (s.base < 0)) {
+      return Broken("P6: its kernel scatters onto ", zero ? "what is no zeros" : "zeros");
+    }
+    if (zero) return absl::OkStatus();
+    const Shape& shape = g_.type(base).shape;
+    const int64_t last = Elements(shape) - 1;
+    for (const int64_t element : {int64_t{0}, last / 3, last / 2, last - last / 5, last}) {
+      Coords at(shape.size());
+      Spread(element, shape, 0, at);
+      ValueId stored;
+      int64_t address = 0;
+      if (!wanted_.Address(base, at, stored, address) || stored != ir_.buffers[s.base].value ||
+          address != element) {
+        return Broken("P6: its kernel scatters onto another value than ", Named(base));
+      }
+    }
+    return absl::OkStatus();
   }
 
   int64_t Position(AxisMask mask, const Coords& at) const {

@@ -243,18 +243,12 @@ class Checker {
       while (IsView(v.node)) v = g_.operands(v.node)[0];
       const bool constant = IsSource(v.node) && g_.pattern(v.node) != Pattern::kInput;
       if (constant || Computes(group, v.node)) continue;
-      if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end() &&
-          MustRead(id, v)) {
+      if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end()) {
         return Broken("P3: %", Index(id), " of group ", i, " reads %", Index(v.node), ".", v.result,
                       ", which is not among the group's inputs");
       }
     }
     return absl::OkStatus();
-  }
-
-  // The zeros under a scatter are written, not read; everything else is.
-  bool MustRead(NodeId id, ValueId v) const {
-    return !(g_.pattern(id) == Pattern::kScatter && g_.operands(id)[0] == v);
   }
 
   // P4

@@ -32,7 +32,9 @@ constexpr AttrRule kAxes[] = {{"axes", AttrKind::kInts}};
 constexpr AttrRule kPad[] = {
     {"high", AttrKind::kInts}, {"low", AttrKind::kInts}, {"value", AttrKind::kExtended, false}};
 constexpr AttrRule kAxis[] = {{"axis", AttrKind::kInt}};
-constexpr AttrRule kSegmentAdd[] = {{"axis", AttrKind::kInt}, {"in_order", AttrKind::kFlag, false}};
+constexpr AttrRule kSegmentAdd[] = {{"axis", AttrKind::kInt},
+                                    {"dtype", AttrKind::kDType, false},
+                                    {"in_order", AttrKind::kFlag, false}};
 constexpr AttrRule kScan[] = {{"axis", AttrKind::kInt}, {"reverse", AttrKind::kFlag, false}};
 constexpr AttrRule kRegions[] = {{"shape", AttrKind::kInts}, {"starts", AttrKind::kInts}};
 

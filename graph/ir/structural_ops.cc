@@ -351,10 +351,16 @@ absl::StatusOr<Types> InferIndexAdd(Operands operands, const Attrs& attrs) {
 absl::StatusOr<Types> InferSegmentAdd(Operands operands, const Attrs& attrs) {
   const TensorType& base = *operands[0];
   const DType src = operands[2]->dtype;
-  const bool narrows =
-      IsFloat(base.dtype) && IsFloat(src) && SizeBytes(base.dtype) < SizeBytes(src);
-  if (base.dtype == DType::kBool || (base.dtype != src && !narrows)) {
-    return BadDType(operands, "base and source have to be numbers of one dtype, or a wider source");
+  const auto widened = [](DType narrow, DType wide) {
+    return narrow == wide ||
+           (IsFloat(narrow) && IsFloat(wide) && SizeBytes(narrow) < SizeBytes(wide));
+  };
+  DType result = base.dtype;
+  if (attrs.Find("dtype") != nullptr) result = *DTypeByName(attrs.String("dtype"));
+  if (base.dtype == DType::kBool || !widened(base.dtype, result) || !widened(result, src)) {
+    return BadDType(operands,
+                    "base, result and source have to be numbers of one dtype, or each of a wider "
+                    "one than the one before");
   }
   RG_ASSIGN_OR_RETURN(const int64_t axis, CheckedAxis(attrs, base.rank()));
   Shape source = base.shape;
@@ -370,7 +376,7 @@ absl::StatusOr<Types> InferSegmentAdd(Operands operands, const Attrs& attrs) {
         absl::StrCat(sorted.indices, " indices into ", sorted.rows, " rows are ", sorted.elements(),
                      " numbers of i32, not ", operands[1]->Print()));
   }
-  return Types{base};
+  return Types{{result, base.shape}};
 }
 
 absl::StatusOr<Types> InferAccumulate(Operands operands, const Attrs& attrs) {

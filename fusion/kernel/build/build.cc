@@ -88,8 +88,34 @@ class Builder {
     scatter.table_rows = g_.type(v).shape[axis];
     scatter.in_order = g_.node(id).attrs.Int("in_order") == 1;
     RG_CHECK(StridesOf(v) == DenseStrides(g_.type(v).shape));  // see fusion/lower/legalize.cc
+    if (!IsZero(g_, operands[0])) scatter.base = BufferOfBase(operands[0], v);
     ir_.scatter = scatter;
     if (!scatter.in_order) MarkSortedIndices(operands[1]);
+  }
+
+  // What sums are added onto lies as the table does, whatever views show it so: legalization copies
+  // anything else.
+  int BufferOfBase(ValueId base, ValueId table) {
+    const Shape& shape = g_.type(table).shape;
+    AccessMap map;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      map.coords.push_back(IndexExpr::Axis(static_cast<int>(d)));
+    }
+    for (; g_.pattern(base.node) == Pattern::kView; base = g_.operands(base.node)[0]) {
+      map = ThroughView(g_, base.node, map, shape);
+    }
+    if (IsInside(base.node)) {
+      Refuse(BuildLimit::kOneScatter, "what sums are added onto is stored by another kernel");
+      return -1;
+    }
+    RG_CHECK(map.guards.empty());
+    const IndexExpr element = Linearize(map.coords, StridesOf(base));
+    const std::vector<int64_t> dense = DenseStrides(shape);
+    RG_CHECK(element.is_affine() && element.offset() == 0);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      RG_CHECK(shape[d] == 1 || element.axis_coef(static_cast<int>(d)) == dense[d]);
+    }
+    return BufferOf(base);
   }
 
   // The indices that the list has sorted, where the kernel reads them, too.
@@ -598,6 +624,13 @@ ValueId BehindViews(const BackwardGraph& graph, ValueId value) {
 
 bool IsConstant(const BackwardGraph& graph, NodeId id) {
   return graph.pattern(id) == Pattern::kPointwise && graph.operands(id).empty();
+}
+
+bool IsZero(const BackwardGraph& graph, ValueId value) {
+  while (graph.pattern(value.node) == Pattern::kView && graph.op(value.node) != Op::pad) {
+    value = graph.operands(value.node)[0];
+  }
+  return graph.op(value.node) == Op::full && graph.node(value.node).attrs.Float("value") == 0;
 }
 
 bool IsElementwise(const BackwardGraph& graph, NodeId id) {

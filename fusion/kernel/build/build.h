@@ -43,6 +43,9 @@ ValueId BehindViews(const BackwardGraph& graph, ValueId value);
 // Constants: pointwise ops without operands. They belong to no group and are evaluated in place.
 bool IsConstant(const BackwardGraph& graph, NodeId id);
 
+// Whether the value is a constant of zeros, or a view of one that adds no other elements.
+bool IsZero(const BackwardGraph& graph, ValueId value);
+
 // Pointwise values and sums of contributions: each element follows from elements at its place.
 bool IsElementwise(const BackwardGraph& graph, NodeId id);
 

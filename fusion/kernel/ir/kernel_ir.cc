@@ -90,7 +90,9 @@ std::string KernelIr::Print() const {
   if (scatter.has_value()) {
     absl::StrAppend(&out, "scatter_add b", scatter->buffer, " sorted b", scatter->sorted, " src v",
                     scatter->src_instr, " rows ", PrintAxes(scatter->row_axes), " of ",
-                    scatter->table_rows, scatter->in_order ? " in order\n" : "\n");
+                    scatter->table_rows, scatter->in_order ? " in order" : "");
+    if (scatter->base >= 0) absl::StrAppend(&out, " onto b", scatter->base);
+    absl::StrAppend(&out, "\n");
   }
   return out;
 }

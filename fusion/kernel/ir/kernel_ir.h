@@ -99,7 +99,7 @@ struct Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
-// segment_add into zeros, deterministic: contributions to one element are summed in the order of
+// segment_add, deterministic: contributions to one element are summed in the order of
 // their position. The source varies over all axes; the axes `row_axes` number the indices, whose
 // sorted list (graph/ir/sorted_indices.h) says which of them name a table row. Stores beside it are
 // of what each position has: they vary over the row axes, whether the index names a row or not.
@@ -111,6 +111,8 @@ struct Scatter {
       0;  // axes that number the indices; axes before them are outer, after them inner
   int64_t table_rows = 0;  // extent of the indexed axis
   bool in_order = false;   // positions of the source are those of the sorted list
+  // Input onto which the sums are added, element e of the table onto its element e; -1: onto zeros.
+  int base = -1;
   friend bool operator==(const Scatter&, const Scatter&) = default;
 };
 

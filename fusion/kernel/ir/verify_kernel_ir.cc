@@ -297,6 +297,12 @@ absl::Status KernelIr::Verify() const {
         buffers[scatter->sorted].elements < sorted.elements()) {
       return absl::InvalidArgumentError("K3: the scatter reads past the sorted indices");
     }
+    const int all = static_cast<int>(buffers.size());
+    if (scatter->base >= all ||
+        (scatter->base >= 0 && scatter->buffer >= 0 && scatter->buffer < all &&
+         buffers[scatter->base].elements < buffers[scatter->buffer].elements)) {
+      return absl::InvalidArgumentError("K3: the scatter reads past what it adds onto");
+    }
   }
   return absl::OkStatus();
 }

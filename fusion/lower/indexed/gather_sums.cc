@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "fusion/kernel/build/build.h"
 #include "fusion/lower/indexed/axis_views.h"
 #include "fusion/lower/indexed/index_lines.h"
 #include "fusion/lower/indexed/known_index.h"
 #include "fusion/lower/indexed/nested_sums.h"
-#include "fusion/lower/indexed/zeros.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 

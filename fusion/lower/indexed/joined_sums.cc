@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/lower/indexed/zeros.h"
 #include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 #include "graph/ir/sorted_indices.h"

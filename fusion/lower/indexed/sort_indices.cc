@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "fusion/kernel/build/build.h"
 #include "fusion/kernel/templates/schedule.h"
-#include "fusion/lower/indexed/zeros.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 

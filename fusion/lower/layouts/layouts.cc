@@ -300,10 +300,19 @@ class Assigner {
                         [&](const Use& use) { return IsLibrary(g_, use.user); });
   }
 
+  // Whether sums at indices are added onto it: it lies as their table does.
+  bool IsBaseOfSums(NodeId id) const {
+    const auto uses = g_.uses(id);
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+      return use.operand == 0 && g_.pattern(use.user) == Pattern::kScatter;
+    });
+  }
+
   Layout Choose(ValueId v) {
     const NodeId id = v.node;
     const auto natural = [&] { return Layout{DenseStrides(g_.type(v).shape)}; };
     if (g_.pattern(id) == Pattern::kScatter) return natural();
+    if (!IsLibrary(g_, id) && IsBaseOfSums(id)) return natural();
     const int like =
         IsLibrary(g_, id) ? CallOpOf(g_.op(id)).result_like(static_cast<int>(v.result)) : -1;
     if (like >= 0) {

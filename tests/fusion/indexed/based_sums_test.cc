@@ -1,0 +1,193 @@
+// Sums at indices that begin with the gradient to which they are added: when, and that it is the
+// same gradient.
+#include "fusion/lower/indexed/based_sums.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/device/device_spec.h"
+#include "fusion/lower/lower.h"
+#include "fusion/planner/planner.h"
+#include "graph/reference/reference.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/plans/run_plan.h"
+
+namespace retrograd {
+namespace {
+
+// One table embeds tokens and makes predictions: its gradient is a product and a sum.
+constexpr absl::string_view kTied = R"(
+%tokens = input i64[24]
+%scores = input f32[40,9]
+%states = input f32[40,12]
+%x = input f32[24,12]
+%t = permute %scores perm=[1,0]
+%product = matmul %t %states
+%zeros = full dtype=f32 shape=[9,12] value=0.0
+%sum = index_add %zeros %tokens %x axis=0
+%whole = add %product %sum
+output %whole
+)";
+
+BackwardGraph LoweredFor(const BackwardGraph& g) {
+  const auto device = LoadDeviceSpec("h200");
+  REQUIRE(device.status().ToString() == "OK");
+  auto lowered = Lower(g, {.device = &*device});
+  REQUIRE(lowered.status().ToString() == "OK");
+  REQUIRE(lowered->Verify().ToString() == "OK");
+  return *std::move(lowered);
+}
+
+int Count(const BackwardGraph& g, Op op) {
+  int count = 0;
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) count += g.op(NodeId{i}) == op ? 1 : 0;
+  return count;
+}
+
+// The lowered graph's reference, and the kernels of the plan in a build that checks accesses,
+// against the graph's own reference.
+void CheckSame(const BackwardGraph& g, double bound = 1e-4) {
+  const BackwardGraph lowered = LoweredFor(g);
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    INFO("seed " << seed);
+    const std::vector<Values> inputs = RandomInputs(g, seed);
+    const auto wanted = Evaluate(g, inputs, {.mode = ReferenceOptions::kFloat64});
+    const auto found = Evaluate(lowered, inputs, {.mode = ReferenceOptions::kFloat64});
+    REQUIRE(found.status().ToString() == "OK");
+    RunSetup setup;
+    setup.host.compile.check = true;
+    const auto run = RunOnHost(g, inputs, setup);
+    REQUIRE(run.status().ToString() == "OK");
+    for (size_t o = 0; o < g.outputs().size(); ++o) {
+      const Values& want = (*wanted)[g.value_index(*g.outputs()[o].value)];
+      const Values& reference = (*found)[lowered.value_index(*lowered.outputs()[o].value)];
+      REQUIRE(run->outputs[o].size() == want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        CHECK(reference[i] == Approx(want[i]).epsilon(1e-12).margin(1e-12));
+        CHECK(run->outputs[o][i] == Approx(want[i]).epsilon(bound).margin(bound));
+      }
+    }
+  }
+}
+
+TEST_CASE("a tied table's gradient is its product with the tokens' rows added") {
+  const BackwardGraph g = Parse(kTied);
+  const BackwardGraph lowered = LoweredFor(g);
+  CHECK(Count(lowered, Op::segment_add) == 1);
+  CHECK(Count(lowered, Op::accumulate) == 0);
+  CheckSame(g);
+}
+
+TEST_CASE("rows without a token, and long segments, begin with the product as well") {
+  // Nearly all of 2,000 tokens name one of few rows; most of the 300 rows have none.
+  CheckSame(Parse(absl::StrReplaceAll(kTied, {{"i64[24]", "i64[2000]"},
+                                              {"f32[24,12]", "f32[2000,12]"},
+                                              {"[9,12]", "[3,12]"},
+                                              {"[40,9]", "[40,3]"}})));
+  CheckSame(Parse(absl::StrReplaceAll(kTied, {{"[9,12]", "[3000,12]"}, {"[40,9]", "[40,3000]"}})));
+}
+
+TEST_CASE("no token at all leaves the product") {
+  const BackwardGraph g =
+      Parse(absl::StrReplaceAll(kTied, {{"i64[24]", "i64[0]"}, {"f32[24,12]", "f32[0,12]"}}));
+  CheckSame(g);
+}
+
+TEST_CASE("widths from one to more than an access has are added onto") {
+  for (const int width : {1, 3, 4, 6, 8, 16, 33, 64}) {
+    INFO(width << " columns");
+    CheckSame(Parse(absl::StrReplaceAll(kTied, {{"[24,12]", absl::StrCat("[24,", width, "]")},
+                                                {"[40,12]", absl::StrCat("[40,", width, "]")},
+                                                {"[9,12]", absl::StrCat("[9,", width, "]")}})));
+  }
+}
+
+// Under autocast the product is narrower than the table, of which it has some rows more.
+constexpr absl::string_view kNarrow = R"(
+%tokens = input i64[24]
+%scores = input bf16[40,16]
+%states = input bf16[40,8]
+%x = input f32[24,8]
+%t = permute %scores perm=[1,0]
+%padded = matmul %t %states
+%product = slice %padded axis=0 start=0 stop=13 step=1
+%wide = cast %product dtype=f32
+%zeros = full dtype=f32 shape=[13,8] value=0.0
+%sum = index_add %zeros %tokens %x axis=0
+%whole = add %wide %sum
+output %whole
+)";
+
+TEST_CASE("a narrower product, and the first rows of one, are read as they are") {
+  const BackwardGraph g = Parse(kNarrow);
+  const BackwardGraph lowered = LoweredFor(g);
+  CHECK(Count(lowered, Op::accumulate) == 0);
+  CHECK(Count(lowered, Op::cast) == 0);
+  CHECK(Count(lowered, Op::copy) == 0);
+  CheckSame(g, 2e-2);
+}
+
+TEST_CASE("what does not lie as the table is copied first") {
+  // The last rows of a product, and one that lies across.
+  for (const auto& [from, to] : {std::pair("start=0 stop=13", "start=3 stop=16"),
+                                 std::pair("%product = slice %padded axis=0 start=0 stop=13 step=1",
+                                           "%across = matmul %u %scores\n"
+                                           "%turned = permute %across perm=[1,0]\n"
+                                           "%product = slice %turned axis=0 start=0 stop=13 "
+                                           "step=1")}) {
+    const std::string text = absl::StrReplaceAll(
+        kNarrow, {{from, to}, {"%padded = ", "%u = permute %states perm=[1,0]\n%padded = "}});
+    CheckSame(Parse(text), 2e-2);
+  }
+}
+
+TEST_CASE("a given gradient is added onto without being changed") {
+  const BackwardGraph g = Parse(R"(
+%tokens = input i64[24]
+%given = input f32[9,12]
+%x = input f32[24,12]
+%zeros = full dtype=f32 shape=[9,12] value=0.0
+%sum = index_add %zeros %tokens %x axis=0
+%whole = add %given %sum
+%twice = add %given %given
+output %whole
+output %twice
+)");
+  CHECK(Count(LoweredFor(g), Op::accumulate) <= 1);
+  CheckSame(g);
+}
+
+TEST_CASE("a sum that another op reads, or that is made first, is added as before") {
+  const BackwardGraph read = Parse(absl::StrCat(kTied, "%further = neg %whole\noutput %further\n"));
+  CHECK(Count(LoweredFor(read), Op::accumulate) == 1);
+  CheckSame(read);
+  const BackwardGraph alone = Parse(absl::StrCat(kTied, "output %sum\n"));
+  CHECK(Count(LoweredFor(alone), Op::accumulate) == 1);
+  CheckSame(alone);
+}
+
+TEST_CASE("a tied table of a language model is written once and read once") {
+  const auto device = LoadDeviceSpec("h200");
+  REQUIRE(device.ok());
+  const BackwardGraph g = Parse(absl::StrReplaceAll(kTied, {{"i64[24]", "i64[4096]"},
+                                                            {"f32[24,12]", "f32[4096,768]"},
+                                                            {"f32[40,9]", "f32[4096,32000]"},
+                                                            {"f32[40,12]", "f32[4096,768]"},
+                                                            {"[9,12]", "[32000,768]"}}));
+  const auto with = PlanFusion(g, *device, {});
+  const auto without = PlanFusion(g, *device, {.disable = {"based_sums"}});
+  REQUIRE(with.status().ToString() == "OK");
+  REQUIRE(without.status().ToString() == "OK");
+  CHECK(with->plan.Verify(with->graph).ToString() == "OK");
+  // Without it the table of sums is written, and read where it is added.
+  const int64_t table = int64_t{32000} * 768 * 4;
+  CHECK(without->plan.summary.price_ps - with->plan.summary.price_ps >
+        TransferPs(2 * table, device->hbm_bytes_per_s) * 9 / 10);
+}
+
+}  // namespace
+}  // namespace retrograd
