@@ -47,6 +47,12 @@ PARTS = {
     "order of positions": _feature(
         "position_order", "sums at the same indices read what they share where each index stood",
         "fusion/lower/indexed/order_positions.cc", "fusion/lower/indexed/order_positions.h"),
+    "joined sums": _feature(
+        "joined_sums", "tables of sums at indices that are added up are made each by itself",
+        "fusion/lower/indexed/joined_sums.cc", "fusion/lower/indexed/joined_sums.h"),
+    "sums onto gradients": _feature(
+        "based_sums", "a table of sums at indices is made before it is added to a gradient",
+        "fusion/lower/indexed/based_sums.cc", "fusion/lower/indexed/based_sums.h"),
     "sums of slices": _feature(
         "sums_of_slices", "each slice is added up by itself",
         "graph/passes/sums/sums_of_slices.cc", "graph/passes/sums/sums_of_slices.h"),

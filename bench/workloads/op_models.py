@@ -210,6 +210,13 @@ def row_pairs(rows, columns, indices):
     )  # fmt: skip
 
 
+def tied_table(rows, columns, indices):
+    """One table embeds tokens and predicts the next ones, as in a language model without layers."""
+    op = Weighted(lambda tokens, table: F.linear(F.embedding(tokens, table), table),
+                  table=parameter(rows, columns))
+    return op, (zipf(rows, indices), torch.randn(indices, rows, dtype=BF16))
+
+
 def gather_rows(rows, columns, indices):
     op = Weighted(lambda x, index: x[index])
     index = torch.randint(0, rows, (indices,))
@@ -540,6 +547,8 @@ MODELS = {
                               dict(rows=200, columns=12, indices=20)),
     "row_pairs": (row_pairs, dict(rows=100000, columns=512, indices=16384),
                   dict(rows=50, columns=12, indices=30)),
+    "tied_table": (tied_table, dict(rows=32000, columns=1024, indices=1024),
+                   dict(rows=40, columns=16, indices=24)),
     "gather_rows": (gather_rows, dict(rows=32768, columns=1024, indices=65536),
                     dict(rows=30, columns=16, indices=50)),
     # Relative positions of DeBERTa, the chosen experts' scores, random pieces of long lines.

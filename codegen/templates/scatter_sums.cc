@@ -19,6 +19,7 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kMostHeld = 16;  // values that are the same at all positions
+constexpr int kMostCopied = 16;    // elements of rows without a sum that a thread has at once
 
 class Sums {
  public:
@@ -653,23 +654,37 @@ class Sums {
       out_.Close();
     }
     out_.Close();
-    const std::string element = s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n";
-    const std::string of_row = absl::StrCat("before + m * ", s_.width);
-    if (s_.onto) {
-      out_.Line(ComputeName(*s_.onto), " before[", kScatterZeros * s_.width, "];");
-      Unrolled("m", kScatterZeros);
-      out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
-      out_.Line("if (zero[m]) { ", s_.LoadBase(element, of_row), " }");
-      out_.Close();
-    }
+    s_.onto ? PrintCopiesOfBase() : PrintStoresOfZero();
+  }
+
+  std::string ElementOfVector() const {
+    return s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n";
+  }
+
+  void PrintStoresOfZero() {
     Unrolled("m", kScatterZeros);
     out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
-    if (s_.onto) {
-      out_.Line("if (zero[m]) { for (int j = 0; j < ", s_.width, "; ++j) sum[j] = (", of_row,
-                ")[j]; }");
-    }
-    const std::string store = s_.Store(s_.table, element);
+    const std::string store = s_.Store(s_.table, ElementOfVector());
     out_.Line("if (zero[m]) ", s_.TakesAccesses() ? absl::StrCat("{ ", store, " }") : store);
+    out_.Close();
+  }
+
+  // Some vectors at once, so that their loads wait together.
+  void PrintCopiesOfBase() {
+    const int64_t at_once = std::clamp<int64_t>(kMostCopied / s_.width, 1, kScatterZeros);
+    const std::string m = absl::StrCat("g * ", at_once, " + u");
+    const std::string of_row = absl::StrCat("before + u * ", s_.width);
+    const auto for_each = [&](const std::string& line) {
+      Unrolled("u", at_once);
+      out_.Line("const ", s_.index, " n = first + (", m, ") * ", kScatterThreads, ";");
+      out_.Line("if (zero[", m, "]) { ", line, " }");
+      out_.Close();
+    };
+    Unrolled("g", kScatterZeros / at_once);
+    out_.Line(ComputeName(*s_.onto), " before[", at_once * s_.width, "];");
+    for_each(s_.LoadBase(ElementOfVector(), of_row));
+    for_each(absl::StrCat("for (int j = 0; j < ", s_.width, "; ++j) sum[j] = (", of_row, ")[j]; ",
+                          s_.Store(s_.table, ElementOfVector())));
     out_.Close();
   }
 

@@ -18,7 +18,13 @@ ScatterText ScatterTextOf(const KernelBody& body) {
                 .stored = ir.buffers[ir.scatter->buffer].dtype,
                 .accumulator = AccumulatorType(ir.buffers[ir.scatter->buffer].dtype)};
   s.vectors = s.workspace.inner / s.width;
-  if (ir.scatter->base >= 0) s.onto = ir.buffers[ir.scatter->base].dtype;
+  if (ir.scatter->base >= 0) {
+    const Buffer& base = ir.buffers[ir.scatter->base];
+    const int64_t size = SizeBytes(base.dtype);
+    s.onto = base.dtype;
+    s.base_lanes = static_cast<int>(std::min<int64_t>(s.width, kMaxAccessBytes / size));
+    while (base.alignment % (s.base_lanes * size) != 0) s.base_lanes /= 2;
+  }
   return s;
 }
 
@@ -109,8 +115,11 @@ std::string ScatterText::StoreOnto(absl::string_view at) const {
 }
 
 std::string ScatterText::LoadBase(absl::string_view at, absl::string_view to) const {
-  if (width == 1) return absl::StrCat("*(", to, ") = rg_load(", base, ", ", at, ");");
-  return InAccesses(*onto, [&](int lanes, absl::string_view from) {
+  if (base_lanes == 1) {
+    return absl::StrCat("for (int j = 0; j < ", width, "; ++j) (", to, ")[j] = rg_load(", base,
+                        ", ", at, " + j);");
+  }
+  return InAccesses(base_lanes, [&](int lanes, absl::string_view from) {
     return absl::StrCat("rg_load_vec<", lanes, ">(", base, ", ", at, from, ", ", to, from, ");");
   });
 }
@@ -133,7 +142,11 @@ std::string ScatterText::LoadPartial(absl::string_view at, absl::string_view to)
 
 std::string ScatterText::InAccesses(
     DType type, absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const {
-  const int lanes = std::min(width, kMaxAccessBytes / static_cast<int>(SizeBytes(type)));
+  return InAccesses(std::min(width, kMaxAccessBytes / static_cast<int>(SizeBytes(type))), print);
+}
+
+std::string ScatterText::InAccesses(
+    int lanes, absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const {
   std::string text = print(lanes, "");
   for (int from = lanes; from < width; from += lanes) {
     absl::StrAppend(&text, " ", print(lanes, absl::StrCat(" + ", from)));

@@ -22,6 +22,7 @@ struct ScatterText {
   DType stored = DType::kFp32;
   DType accumulator = DType::kFp32;
   std::optional<DType> onto;  // of what sums are added onto; none: onto zeros
+  int base_lanes = 1;         // of one access to it
   std::string index;          // type of point numbers
   std::string words;          // the sorted list
   std::string table;          // what is written
@@ -53,9 +54,9 @@ struct ScatterText {
   std::string Declare(absl::string_view name, int64_t count) const;
   std::string Store(absl::string_view to, absl::string_view at) const;  // "sum"
   bool TakesAccesses() const;  // storing a vector takes several
-  // Into the table, added onto what is there before.
+  // Into the table, added onto the base's elements at its place.
   std::string StoreOnto(absl::string_view at) const;
-  // The vector of what is there before, into "b" or an array's place.
+  // These elements, into an array's place.
   std::string LoadBase(absl::string_view at, absl::string_view to) const;
   // As partial sums, whose vector may be several accesses.
   std::string StorePartial(absl::string_view to, absl::string_view at) const;
@@ -66,6 +67,8 @@ struct ScatterText {
   // n" behind the first.
   std::string InAccesses(
       DType type, absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const;
+  std::string InAccesses(
+      int lanes, absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const;
 };
 ScatterText ScatterTextOf(const KernelBody& body);
 

@@ -174,6 +174,7 @@ uint64_t FingerprintOf(const KernelIr& ir) {
     m.Add(static_cast<uint64_t>(ir.scatter->row_axes));
     m.Add(static_cast<uint64_t>(ir.scatter->table_rows));
     m.Add(static_cast<uint64_t>(ir.scatter->in_order));
+    if (ir.scatter->base >= 0) m.Add(static_cast<uint64_t>(ir.scatter->base) + 1);
   }
   return m.value();
 }

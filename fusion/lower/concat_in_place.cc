@@ -64,9 +64,10 @@ std::optional<Layout> LayoutBehind(const BackwardGraph& g, ValueId part,
   return layout;
 }
 
-// Whether every library call that reads the value, through views, can do so under the layout.
-bool LibrariesRead(const BackwardGraph& g, std::vector<Layout>& layouts, ValueId stored,
-                   const Layout& layout) {
+// Whether every library call that reads the value, through views, can do so under the layout, and
+// no sums at indices are added onto it, which lie as their table does.
+bool ReadersTake(const BackwardGraph& g, std::vector<Layout>& layouts, ValueId stored,
+                 const Layout& layout) {
   Layout& slot = layouts[g.value_index(stored)];
   const Layout before = slot;
   slot = layout;
@@ -81,6 +82,8 @@ bool LibrariesRead(const BackwardGraph& g, std::vector<Layout>& layouts, ValueId
         stack.push_back({use.user, 0});
       } else if (IsLibrary(g, use.user)) {
         ok = ok && LibraryReads(g, layouts, use.user, v);
+      } else if (g.pattern(use.user) == Pattern::kScatter && use.operand == 0) {
+        ok = false;
       }
     }
   }
@@ -113,7 +116,7 @@ class Placer {
         if (other.value == stored) return std::nullopt;
       }
       auto layout = LayoutBehind(g_, part, strides);
-      if (!layout || !LibrariesRead(g_, layouts_, stored, *layout)) return std::nullopt;
+      if (!layout || !ReadersTake(g_, layouts_, stored, *layout)) return std::nullopt;
       if (IsLibrary(g_, stored.node) && !LibraryStores(g_, stored, layout->strides)) {
         return std::nullopt;
       }

@@ -134,10 +134,19 @@ class Rebuilder {
     rewriter_.UseOrigin(id);
     operands_.clear();
     for (uint32_t i = 0; i < old.size(); ++i) {
-      operands_.push_back(repairs_.operands.contains({Index(id), i}) ? CopyOf(old[i])
-                                                                     : rewriter_.New(old[i]));
+      const bool repair = repairs_.operands.contains({Index(id), i});
+      operands_.push_back(!repair                               ? rewriter_.New(old[i])
+                          : g_.pattern(id) == Pattern::kScatter ? CopyInOrder(old[i])
+                                                                : CopyOf(old[i]));
     }
     rewriter_.CopyOver(id, operands_);
+  }
+
+  // A copy that is read as it lies.
+  ValueId CopyInOrder(ValueId old) {
+    auto [at, added] = ordered_.try_emplace(old);
+    if (added) at->second = builder_.Add(Op::copy, {rewriter_.New(old)});
+    return at->second;
   }
 
   // Behind a transpose: one copy serves those who read rows and those who read columns.
@@ -154,7 +163,7 @@ class Rebuilder {
   const Repairs& repairs_;
   Rewriter rewriter_;
   GraphBuilder& builder_;
-  absl::flat_hash_map<ValueId, ValueId> copies_;
+  absl::flat_hash_map<ValueId, ValueId> copies_, ordered_;
   std::vector<ValueId> operands_;  // of the node that is rebuilt
 };
 

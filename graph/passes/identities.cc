@@ -205,8 +205,9 @@ Simpler SimplifyEmpty(const NodeView& node, const TensorType& result, const Valu
       if (empty(0)) return Full(node.attrs.Float("value"), result);  // a pad
       return {};
     case Pattern::kScatter:
-      if (empty(2)) return node.operands[0];
-      return {};
+      if (!empty(2)) return {};
+      if (values.type(node.operands[0]) == result) return node.operands[0];
+      return NewNode{Op::cast, {node.operands[0]}, {{"dtype", std::string(Name(result.dtype))}}};
     case Pattern::kJoin:
       if (node.op == Op::cat) return WithoutEmptyOperands(node, result, values);
       if (empty(1)) return node.operands[0];

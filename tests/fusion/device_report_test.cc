@@ -106,6 +106,11 @@ TEST_CASE("fingerprints tell kernels apart by what they compute, not by the grap
   KernelIr narrower = ir;
   narrower.buffers[0].alignment = 2;
   CHECK(FingerprintOf(narrower) != FingerprintOf(ir));
+  KernelIr onto_zeros = ir;
+  onto_zeros.scatter = Scatter{.sorted = 0, .src_instr = 0, .buffer = 1};
+  KernelIr onto_first = onto_zeros;
+  onto_first.scatter->base = 0;
+  CHECK(FingerprintOf(onto_first) != FingerprintOf(onto_zeros));
   Schedule s = KernelOf(*group)->schedule, t = s;
   t.blocks += 1;
   CHECK(FingerprintOf(1, s) != FingerprintOf(1, t));

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "fusion/plan/call_key.h"
@@ -425,6 +426,7 @@ TEST_CASE("why fits a screen, and as JSON holds both sides with every term") {
   for (const Decision& d : graph.planned.plan.decisions) {
     if (d.b.empty() || asked == 6) continue;
     if (graph.planned.graph.op(d.a.back()) == Op::matmul) continue;
+    if (absl::StrContains(d.reason, " independent ")) continue;  // they share a launch
     ++asked;
     Progress progress;
     const std::string a = absl::StrCat(Index(d.a.back())), b = absl::StrCat("%", Index(d.b.back()));

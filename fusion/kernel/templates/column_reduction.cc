@@ -98,7 +98,7 @@ constexpr BlockShape kBlocks[] = {
     {kThreads, 64}, {kThreads, 128}, {kThreads, 256}, {kMostThreads, 128}, {kMostThreads, 256}};
 constexpr int kLeastLanes = 8;  // that blocks have beside each other where all have columns
 
-// Whether few lanes of the block's have no column, and few of its thread rows no row. Less lanes
+// Whether few lanes of the block's have no column, and few of its thread rows no row. Fewer lanes
 // than kLeastLanes are for rows that are too narrow for twice as many.
 bool FitsColumns(const CandidateList& list, int lanes, int thread_rows) {
   if (thread_rows == 1) return true;

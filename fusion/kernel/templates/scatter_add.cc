@@ -91,12 +91,7 @@ int WidthOfAccess(const KernelIr& ir, int64_t element_bytes) {
   const int axis = FastestAxis(ir);
   if (axis < 0 || !IsFloat(table.dtype) || (ir.scatter->row_axes >> axis) != 0) return 1;
   int width = kMaxAccessBytes / static_cast<int>(element_bytes);
-  const auto aligned = [&](const Buffer& b) {
-    return b.alignment % (width * SizeBytes(b.dtype)) == 0;
-  };
-  const int base = ir.scatter->base;
-  while (ir.extents[axis] % width != 0 || !aligned(table) ||
-         (base >= 0 && !aligned(ir.buffers[base]))) {
+  while (ir.extents[axis] % width != 0 || table.alignment % (width * SizeBytes(table.dtype)) != 0) {
     width /= 2;
   }
   return width;

@@ -36,6 +36,10 @@ class Joiner {
     for (const GraphOutput& output : g.outputs()) {
       if (output.value) is_output_[Index(output.value->node)] = true;
     }
+    for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+      if (g.op(NodeId{i}) != Op::index_add) continue;
+      ++sums_at_[{g.operands(NodeId{i})[1], RowsOf(NodeId{i})}];
+    }
   }
 
   absl::StatusOr<BackwardGraph> Run() {
@@ -134,7 +138,9 @@ class Joiner {
       if (!ReadOnce(id)) return std::nullopt;
     }
     if (g_.op(id) != Op::index_add || !IsZero(g_, g_.operands(id)[0])) return std::nullopt;
-    return Term{id, cast};
+    // In a wider type the sum of what fits each table may not fit a table.
+    const bool widens = SizeBytes(g_.type(accumulate).dtype) > SizeBytes(g_.type(id).dtype);
+    return widens ? std::nullopt : std::optional(Term{id, cast});
   }
 
   // The terms that become one, by their places among the accumulate's operands; empty: none do.
@@ -210,10 +216,7 @@ class Joiner {
     std::vector<ValueId> indices, parts;
     for (const Sources& at : ByIndex(joint.sums)) {
       const int64_t count = g_.type(at.index).elements();
-      ValueId source = rewriter_.New(g_.operands(at.sums[0])[2]);
-      for (size_t i = 1; i < at.sums.size(); ++i) {
-        source = b_.Add(Op::add, {source, rewriter_.New(g_.operands(at.sums[i])[2])});
-      }
+      const ValueId source = AddedSources(at);
       Shape shape = g_.type(first).shape;
       shape[axis] = count;
       parts.push_back(b_.Reshape(source, std::move(shape)));
@@ -224,16 +227,23 @@ class Joiner {
                   g_.node(first).attrs);
   }
 
+  // Rounded once, as the table would be.
+  ValueId AddedSources(const Sources& at) {
+    std::vector<ValueId> sources;
+    for (NodeId sum : at.sums) sources.push_back(rewriter_.New(g_.operands(sum)[2]));
+    if (sources.size() == 1) return sources[0];
+    const Shape& shape = b_.type(sources[0]).shape;
+    return b_.Add(
+        Op::accumulate, sources,
+        {{"shape", shape}, {"starts", std::vector<int64_t>(sources.size() * shape.size(), 0)}});
+  }
+
+  // Rows of the table of a sum at indices.
+  int64_t RowsOf(NodeId sum) const { return g_.type(sum).shape[g_.node(sum).attrs.Int("axis")]; }
+
   // Whether sums outside of these sort the index as well.
-  bool IsSortedElsewhere(const Sources& at, int64_t rows) const {
-    size_t others = 0;
-    for (const Use& use : g_.uses(at.index.node)) {
-      const bool sums = g_.op(use.user) == Op::index_add && use.operand == 1 &&
-                        g_.operands(use.user)[1] == at.index;
-      if (!sums) continue;
-      others += g_.type(use.user).shape[g_.node(use.user).attrs.Int("axis")] == rows ? 1 : 0;
-    }
-    return others > at.sums.size();
+  bool IsSortedElsewhere(const Sources& at) const {
+    return sums_at_.at({at.index, RowsOf(at.sums[0])}) > at.sums.size();
   }
 
   // Of so many indices, by one sort or by several that share launches; kHuge: too many for one.
@@ -249,7 +259,7 @@ class Joiner {
   bool Pays(const std::vector<NodeId>& sums) const {
     const std::vector<Sources> sources = ByIndex(sums);
     const TensorType& table = g_.type(sums[0]);
-    const int64_t rows = table.shape[g_.node(sums[0]).attrs.Int("axis")];
+    const int64_t rows = RowsOf(sums[0]);
     const int64_t further = static_cast<int64_t>(sums.size()) - 1;
     // Each table beyond the first is written, and read where it is added.
     const int64_t tables = Product({2, further, table.elements(), SizeBytes(table.dtype)});
@@ -261,7 +271,7 @@ class Joiner {
     for (const Sources& at : sources) {
       const int64_t count = g_.type(at.index).elements();
       all += count;
-      if (!IsSortedElsewhere(at, rows)) alone += count;
+      if (!IsSortedElsewhere(at)) alone += count;
       const TensorType& source = g_.type(g_.operands(at.sums[0])[2]);
       copied += 2 * (count * SizeBytes(type) + source.elements() * SizeBytes(source.dtype));
     }
@@ -274,8 +284,9 @@ class Joiner {
   const DeviceSpec& device_;
   Rewriter rewriter_;
   GraphBuilder& b_;
-  std::vector<bool> is_output_;  // by node
-  std::vector<bool> in_chain_;   // by node: sums that become one with those onto which they add
+  std::vector<bool> is_output_;                                       // by node
+  absl::flat_hash_map<std::pair<ValueId, int64_t>, size_t> sums_at_;  // by index and rows
+  std::vector<bool> in_chain_;  // by node: sums that become one with those onto which they add
 };
 
 bool HasSeveralSums(const BackwardGraph& graph) {

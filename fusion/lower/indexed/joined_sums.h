@@ -13,7 +13,8 @@ namespace retrograd {
 // Joins index_adds onto index_adds, and those that are terms of one accumulate, where the device's
 // prices say that it pays: one sort of all indices, and copies of indices and sources, against the
 // sorts of those that no other sum needs and the tables. Sources at the same index are added first.
-// An element's terms are added in the order of the sums. Stands behind CollectAccumulates and
+// An element's terms are added in the order of the indices'
+// first sums. Stands behind CollectAccumulates and
 // before OrderAccumulates.
 absl::StatusOr<BackwardGraph> JoinIndexedSums(const BackwardGraph& graph, const DeviceSpec& device);
 

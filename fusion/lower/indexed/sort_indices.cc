@@ -63,6 +63,7 @@ class Sorter {
     const ValueId list = ListOf(id), src = SourceOf(id);
     const ValueId added = builder_.Add(Op::segment_add, {zero, list, src}, attrs);
     if (onto_zero) return added;
+    base = builder_.Cast(base, type.dtype);
     return builder_.Add(
         Op::accumulate, {base, added},
         {{"shape", type.shape}, {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});

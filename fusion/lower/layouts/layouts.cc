@@ -308,6 +308,20 @@ class Assigner {
     });
   }
 
+  // Of a call's result that sums at indices are added onto as it is permuted: so that they find it
+  // as their table lies.
+  std::optional<Layout> AsBaseOfSums(ValueId v) const {
+    for (const Use& use : g_.uses(v.node)) {
+      if (g_.op(use.user) != Op::permute || !IsBaseOfSums(use.user)) continue;
+      const std::vector<int64_t> dense = DenseStrides(g_.type(use.user).shape);
+      const absl::Span<const int64_t> perm = g_.node(use.user).attrs.Ints("perm");
+      Layout layout{std::vector<int64_t>(perm.size())};
+      for (size_t d = 0; d < perm.size(); ++d) layout.strides[perm[d]] = dense[d];
+      if (LibraryStores(g_, v, layout.strides)) return layout;
+    }
+    return std::nullopt;
+  }
+
   Layout Choose(ValueId v) {
     const NodeId id = v.node;
     const auto natural = [&] { return Layout{DenseStrides(g_.type(v).shape)}; };
@@ -340,7 +354,10 @@ class Assigner {
     if (g_.pattern(id) == Pattern::kJoin) {
       if (auto layout = LikeMostParts(g_, layouts_, v)) return *layout;
     }
-    if (IsLibrary(g_, id) && library_users_.empty()) free_.push_back(v);
+    if (IsLibrary(g_, id) && library_users_.empty()) {
+      if (auto layout = AsBaseOfSums(v)) return *layout;
+      free_.push_back(v);
+    }
     return natural();
   }
 

@@ -145,6 +145,109 @@ TEST_CASE("what does not lie as the table is copied first") {
   }
 }
 
+TEST_CASE("what is read transposed lies, or is copied, as the table does") {
+  // A product of a weight that stands transposed in the model, and a given gradient, with a cast
+  // and without.
+  constexpr absl::string_view kTransposed = R"(
+%tokens = input i64[24]
+%states = input f32[12,40]
+%scores = input f32[40,9]
+%x = input f32[24,12]
+%given = input f32[12,9]
+%product = matmul %states %scores
+%turned = permute %product perm=[1,0]
+%across = permute %given perm=[1,0]
+%zeros = full dtype=f32 shape=[9,12] value=0.0
+%sum = index_add %zeros %tokens %x axis=0
+%whole = add %turned %sum
+%y = input f32[24,12]
+%other = index_add %zeros %tokens %y axis=0
+%more = add %across %other
+output %whole
+output %more
+)";
+  const BackwardGraph g = Parse(kTransposed);
+  CHECK(Count(LoweredFor(g), Op::accumulate) == 0);
+  CHECK(Count(LoweredFor(g), Op::copy) == 1);  // of the given gradient
+  CheckSame(g);
+  CheckSame(Parse(absl::StrReplaceAll(
+                kTransposed,
+                {{"states = input f32", "states = input bf16"},
+                 {"scores = input f32", "scores = input bf16"},
+                 {"given = input f32", "given = input bf16"},
+                 {"%whole = add %turned", "%wide = cast %turned dtype=f32\n%whole = add %wide"},
+                 {"%more = add %across", "%far = cast %across dtype=f32\n%more = add %far"}})),
+            2e-2);
+}
+
+TEST_CASE("a part of a concat in place is no base") {
+  const BackwardGraph g = Parse(R"(
+%tokens = input i64[300]
+%x = input f32[300,256]
+%q = input bf16[1,4,128,64]
+%sums = input f32[1,4,128]
+%dout = input bf16[1,4,128,64]
+%w = input bf16[768,64]
+%d:3 = attention_backward %dout %q %q %q %q %sums causal=1 scale=0.125
+%pq = permute %d perm=[0,2,1,3]
+%rq = reshape %pq shape=[128,256]
+%pk = permute %d.1 perm=[0,2,1,3]
+%rk = reshape %pk shape=[128,256]
+%pv = permute %d.2 perm=[0,2,1,3]
+%rv = reshape %pv shape=[128,256]
+%joined = cat %rq %rk %rv axis=1
+%projected = matmul %joined %w
+%wide = cast %rk dtype=f32
+%zeros = full dtype=f32 shape=[128,256] value=0.0
+%sum = index_add %zeros %tokens %x axis=0
+%whole = add %wide %sum
+output %whole
+output %projected
+)");
+  const std::vector<Values> inputs = RandomInputs(g, 1);
+  RunSetup without;
+  without.plan.disable = {"based_sums"};
+  const auto run = RunOnHost(g, inputs, RunSetup()), apart = RunOnHost(g, inputs, without);
+  REQUIRE(run.status().ToString() == "OK");
+  REQUIRE(apart.status().ToString() == "OK");
+  for (size_t o = 0; o < 2; ++o) {
+    REQUIRE(run->outputs[o].size() == apart->outputs[o].size());
+    for (size_t i = 0; i < run->outputs[o].size(); ++i) {
+      CHECK(run->outputs[o][i] == Approx(apart->outputs[o][i]).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("a base at any address is read by accesses that are aligned") {
+  CheckSame(Parse(R"(
+%tokens = input i64[600]
+%x = input f32[600,128]
+%y = input f32[600,128]
+%given = input alignment=4 f32[30,128]
+%xy = mul %x %y
+%dots = sum %xy axes=[1] keep=1
+%scaled = mul %x %dots
+%zeros = full dtype=f32 shape=[30,128] value=0.0
+%sum = index_add %zeros %tokens %scaled axis=0
+%whole = add %given %sum
+output %whole
+)"));
+}
+
+TEST_CASE("sorted sums with a type of their own lower, with indices and without") {
+  for (const int indices : {48, 0}) {
+    CheckSame(Parse(absl::StrReplaceAll(R"(
+%i = input i64[N]
+%base = input bf16[40,16]
+%x = input f32[N,16]
+%list = sort_indices %i rows=40
+%sum = segment_add %base %list %x axis=0 dtype=f32
+output %sum
+)",
+                                        {{"N", absl::StrCat(indices)}})));
+  }
+}
+
 TEST_CASE("a given gradient is added onto without being changed") {
   const BackwardGraph g = Parse(R"(
 %tokens = input i64[24]
@@ -161,7 +264,23 @@ output %twice
   CheckSame(g);
 }
 
-TEST_CASE("a sum that another op reads, or that is made first, is added as before") {
+TEST_CASE("sums that are made before the product are added by it") {
+  const BackwardGraph g = Parse(R"(
+%tokens = input i64[24]
+%scores = input f32[9,40]
+%states = input f32[40,12]
+%x = input f32[24,12]
+%zeros = full dtype=f32 shape=[9,12] value=0.0
+%sum = index_add %zeros %tokens %x axis=0
+%product = matmul %scores %states
+%whole = add %sum %product
+output %whole
+)");
+  CHECK(Count(LoweredFor(g), Op::accumulate) == 1);
+  CheckSame(g);
+}
+
+TEST_CASE("sums that another op reads as well are added as before") {
   const BackwardGraph read = Parse(absl::StrCat(kTied, "%further = neg %whole\noutput %further\n"));
   CHECK(Count(LoweredFor(read), Op::accumulate) == 1);
   CheckSame(read);

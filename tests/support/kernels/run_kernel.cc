@@ -238,13 +238,17 @@ std::string CompareToInterpreter(const KernelIr& ir, const BufferValues& before,
   }
   const double points = static_cast<double>(ir.Points(ir.all_axes()));
   const double relative = all_double ? 1e-13 : 1e-6 * std::max(1.0, std::sqrt(points) / 64);
+  std::vector<bool> added(ir.buffers.size(), false);
+  for (const Store& s : ir.stores) added[s.buffer] = added[s.buffer] || s.mode == StoreMode::kAdd;
   for (size_t b = 0; b < want.size(); ++b) {
     const Buffer& buffer = ir.buffers[b];
     for (size_t i = 0; i < want[b].size(); ++i) {
       const double w = want[b][i], got = after[b][i];
-      // A value rounded on the way may fall on the other side.
-      const double tolerance =
-          relative * sizes[b][i] + 1.01 * StoredUnit(buffer.dtype, w) + (all_double ? 0 : 1e-30);
+      // A value rounded on the way may fall on the other side: what is added to another one is
+      // rounded before, and may be larger than the sum.
+      const double rounded = added[b] ? std::max(sizes[b][i], std::fabs(w)) : w;
+      const double tolerance = relative * sizes[b][i] + 1.01 * StoredUnit(buffer.dtype, rounded) +
+                               (all_double ? 0 : 1e-30);
       const bool exact = !IsFloat(buffer.dtype) || !buffer.written;
       // Sums may leave the numbers of fp8.
       if (!exact && !std::isfinite(RoundTo(buffer.dtype, w)) && !std::isfinite(got)) continue;
