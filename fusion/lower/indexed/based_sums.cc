@@ -58,8 +58,8 @@ class Adder {
       const ValueId sum = g_.operands(id)[term], other = g_.operands(id)[1 - term];
       const std::optional<ValueId> base = BaseOf(other, g_.type(id).dtype);
       if (!IsSum(sum, id) || g_.type(other).shape != g_.type(id).shape || !base) continue;
-      if (BehindViews(g_, *base).node >= sum.node)
-        continue;  // a product made later adds the sums in its epilogue
+      // A product that is made later adds the sums in its epilogue.
+      if (BehindViews(g_, *base).node >= sum.node) continue;
       absorbed_[Index(sum.node)] = true;
       if (*base != other && ReadOnce(other.node)) absorbed_[Index(other.node)] = true;
       based_.emplace(id, BasedSum{sum.node, *base});

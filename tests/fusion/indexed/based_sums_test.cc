@@ -184,9 +184,9 @@ TEST_CASE("a part of a concat in place is no base") {
   const BackwardGraph g = Parse(R"(
 %tokens = input i64[300]
 %x = input f32[300,256]
-%q = input bf16[1,4,128,64]
+%q = input strides=[32768,64,256,1] bf16[1,4,128,64]
 %sums = input f32[1,4,128]
-%dout = input bf16[1,4,128,64]
+%dout = input strides=[32768,64,256,1] bf16[1,4,128,64]
 %w = input bf16[768,64]
 %d:3 = attention_backward %dout %q %q %q %q %sums causal=1 scale=0.125
 %pq = permute %d perm=[0,2,1,3]

@@ -195,6 +195,7 @@ output %b
 output %n
 )");
   CHECK(Count(Joined(g, SlowMemory()), Op::index_add) == 2);
+  CHECK(Count(Joined(g, SlowMemory()), Op::cat) == 0);
   const BackwardGraph results = Tables(R"(
 %a = index_add %zeros %first %x axis=0
 %b = index_add %zeros %third %z axis=0
