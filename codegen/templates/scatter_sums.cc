@@ -13,13 +13,13 @@
 #include "codegen/print/point_printer.h"
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/position_results.h"
+#include "codegen/templates/rows_without_sums.h"
 #include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
 namespace {
 
 constexpr int64_t kMostHeld = 16;  // values that are the same at all positions
-constexpr int kMostCopied = 16;    // elements of rows without a sum that a thread has at once
 
 class Sums {
  public:
@@ -50,14 +50,14 @@ class Sums {
 
   Kernel Print() {
     if (ws_.empty()) {
-      PrintZeros();
+      PrintRowsWithoutSums(s_, sum_blocks_, &launch_);
       return launch_.Finish("zeros");
     }
     if (zero_blocks_ > 0) out_.Open("if (RG_BLOCK < ", Sized(sum_blocks_), ")");
     shares_ ? PrintBlock() : PrintThread();
     if (zero_blocks_ > 0) {
       out_.Else();
-      PrintZeros();
+      PrintRowsWithoutSums(s_, sum_blocks_, &launch_);
       out_.Close();
     }
     return launch_.Finish("sums");
@@ -631,61 +631,6 @@ class Sums {
                         "key == first_key ? 0 : 1");
     out_.Line(ClearSum());
     for (int i = 0; i < (whole_ ? 2 : 3); ++i) out_.Close();
-  }
-
-  // Rows that no index names.
-  void PrintZeros() {
-    out_.Line("const ", s_.index, " first = static_cast<", s_.index, ">(RG_BLOCK",
-              sum_blocks_ > 0 ? absl::StrCat(" - ", Sized(sum_blocks_)) : "", ") * ",
-              kScatterZeros * kScatterThreads, " + RG_THREAD;");
-    out_.Line(s_.Declare("sum", s_.width));
-    out_.Line(ClearSum());
-    // The compiler moves no load past a store.
-    out_.Line("bool zero[", kScatterZeros, "];");
-    Unrolled("m", kScatterZeros);
-    out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
-    out_.Line("zero[m] = n < ", Sized(s_.table_vectors()), ";");
-    if (!ws_.empty()) {
-      std::string row = s_.vectors > 1 ? absl::StrCat("n / ", Sized(s_.vectors)) : "n";
-      if (ws_.outer > 1) absl::StrAppend(&row, " % ", Sized(s_.table_rows));
-      out_.Open("if (zero[m])");
-      out_.Line("const int r = static_cast<int>(", row, ");");
-      out_.Line("zero[m] = ", s_.Start("r"), " == ", s_.Start("r + 1"), ";");
-      out_.Close();
-    }
-    out_.Close();
-    s_.onto ? PrintCopiesOfBase() : PrintStoresOfZero();
-  }
-
-  std::string ElementOfVector() const {
-    return s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n";
-  }
-
-  void PrintStoresOfZero() {
-    Unrolled("m", kScatterZeros);
-    out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
-    const std::string store = s_.Store(s_.table, ElementOfVector());
-    out_.Line("if (zero[m]) ", s_.TakesAccesses() ? absl::StrCat("{ ", store, " }") : store);
-    out_.Close();
-  }
-
-  // Some vectors at once, so that their loads wait together.
-  void PrintCopiesOfBase() {
-    const int64_t at_once = std::clamp<int64_t>(kMostCopied / s_.width, 1, kScatterZeros);
-    const std::string m = absl::StrCat("g * ", at_once, " + u");
-    const std::string of_row = absl::StrCat("before + u * ", s_.width);
-    const auto for_each = [&](const std::string& line) {
-      Unrolled("u", at_once);
-      out_.Line("const ", s_.index, " n = first + (", m, ") * ", kScatterThreads, ";");
-      out_.Line("if (zero[", m, "]) { ", line, " }");
-      out_.Close();
-    };
-    Unrolled("g", kScatterZeros / at_once);
-    out_.Line(ComputeName(*s_.onto), " before[", at_once * s_.width, "];");
-    for_each(s_.LoadBase(ElementOfVector(), of_row));
-    for_each(absl::StrCat("for (int j = 0; j < ", s_.width, "; ++j) sum[j] = (", of_row, ")[j]; ",
-                          s_.Store(s_.table, ElementOfVector())));
-    out_.Close();
   }
 
   ScatterText s_;

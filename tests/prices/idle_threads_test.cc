@@ -1,11 +1,10 @@
 // Threads of a warp that have no column take as long as the others, and rows too narrow for a
 // warp have blocks of few lanes.
-#include "fusion/cost/kernel_cost.h"
 #include "fusion/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
-#include "tests/support/plans/plan_of.h"
+#include "tests/support/kernels/term_ps.h"
 
 namespace retrograd {
 namespace {
@@ -20,16 +19,6 @@ KernelIr Sums(int64_t columns, AxisMask folded) {
   const bool of_rows = folded == AxisMask{2};
   b.Store(sum, b.Out(DType::kFp32, of_rows ? kRows : columns), of_rows ? A(0) : A(1));
   return b.Build();
-}
-
-int64_t TermPs(const KernelIr& ir, const Schedule& schedule, absl::string_view name) {
-  const DeviceSpec device = Device("h200");
-  const KernelProfile profile = ProfileKernel(ir, Classify(ir));
-  const KernelPricer pricer(ir, profile, device);
-  for (const Term& term : pricer.Of(schedule, /*explain=*/true).terms) {
-    if (term.name == name) return term.ps;
-  }
-  return 0;
 }
 
 Schedule Columns(int64_t columns, int thread_rows) {

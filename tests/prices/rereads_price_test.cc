@@ -1,25 +1,14 @@
 // What a kernel reads again at steps of many elements is looked up element by element, and
 // divisions by one number of a row are multiplications where a thread has several elements of it.
-#include "fusion/cost/kernel_cost.h"
 #include "fusion/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
-#include "tests/support/plans/plan_of.h"
+#include "tests/support/kernels/term_ps.h"
 
 namespace retrograd {
 namespace {
 
 constexpr int64_t kSide = 4096;
-
-int64_t TermPs(const KernelIr& ir, const Schedule& schedule, absl::string_view name) {
-  const DeviceSpec device = Device("h200");
-  const KernelProfile profile = ProfileKernel(ir, Classify(ir));
-  const KernelPricer pricer(ir, profile, device);
-  for (const Term& term : pricer.Of(schedule, /*explain=*/true).terms) {
-    if (term.name == name) return term.ps;
-  }
-  return 0;
-}
 
 // Of x[r,c] y[r,c], where y is a later part of x, or its transpose.
 KernelIr SumsOfRows(bool transposed) {

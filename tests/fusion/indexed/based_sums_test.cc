@@ -10,8 +10,8 @@
 #include "fusion/device/device_spec.h"
 #include "fusion/lower/lower.h"
 #include "fusion/planner/planner.h"
-#include "graph/reference/reference.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/check_rewritten.h"
 #include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/graphs/random_graph.h"
 #include "tests/support/plans/run_plan.h"
@@ -48,30 +48,8 @@ int Count(const BackwardGraph& g, Op op) {
   return count;
 }
 
-// The lowered graph's reference, and the kernels of the plan in a build that checks accesses,
-// against the graph's own reference.
 void CheckSame(const BackwardGraph& g, double bound = 1e-4) {
-  const BackwardGraph lowered = LoweredFor(g);
-  for (uint32_t seed = 1; seed <= 3; ++seed) {
-    INFO("seed " << seed);
-    const std::vector<Values> inputs = RandomInputs(g, seed);
-    const auto wanted = Evaluate(g, inputs, {.mode = ReferenceOptions::kFloat64});
-    const auto found = Evaluate(lowered, inputs, {.mode = ReferenceOptions::kFloat64});
-    REQUIRE(found.status().ToString() == "OK");
-    RunSetup setup;
-    setup.host.compile.check = true;
-    const auto run = RunOnHost(g, inputs, setup);
-    REQUIRE(run.status().ToString() == "OK");
-    for (size_t o = 0; o < g.outputs().size(); ++o) {
-      const Values& want = (*wanted)[g.value_index(*g.outputs()[o].value)];
-      const Values& reference = (*found)[lowered.value_index(*lowered.outputs()[o].value)];
-      REQUIRE(run->outputs[o].size() == want.size());
-      for (size_t i = 0; i < want.size(); ++i) {
-        CHECK(reference[i] == Approx(want[i]).epsilon(1e-12).margin(1e-12));
-        CHECK(run->outputs[o][i] == Approx(want[i]).epsilon(bound).margin(bound));
-      }
-    }
-  }
+  CheckRewritten(g, LoweredFor(g), g, bound);
 }
 
 TEST_CASE("a tied table's gradient is its product with the tokens' rows added") {

@@ -8,11 +8,9 @@
 #include "fusion/planner/planner.h"
 #include "graph/passes/accumulate.h"
 #include "graph/passes/simplify.h"
-#include "graph/reference/reference.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/check_rewritten.h"
 #include "tests/support/graphs/parsed_graph.h"
-#include "tests/support/graphs/random_graph.h"
-#include "tests/support/plans/run_plan.h"
 
 namespace retrograd {
 namespace {
@@ -42,29 +40,8 @@ int Count(const BackwardGraph& g, Op op) {
   return count;
 }
 
-// The joined graph's reference, and the kernels of its plan in a build that checks accesses,
-// against the graph's own reference.
 void CheckSame(const BackwardGraph& g, const BackwardGraph& joined, double bound = 1e-4) {
-  for (uint32_t seed = 1; seed <= 3; ++seed) {
-    INFO("seed " << seed);
-    const std::vector<Values> inputs = RandomInputs(g, seed);
-    const auto wanted = Evaluate(g, inputs, {.mode = ReferenceOptions::kFloat64});
-    const auto found = Evaluate(joined, inputs, {.mode = ReferenceOptions::kFloat64});
-    REQUIRE(found.status().ToString() == "OK");
-    RunSetup setup;
-    setup.host.compile.check = true;
-    const auto run = RunOnHost(joined, inputs, setup);
-    REQUIRE(run.status().ToString() == "OK");
-    for (size_t o = 0; o < g.outputs().size(); ++o) {
-      const Values& want = (*wanted)[g.value_index(*g.outputs()[o].value)];
-      const Values& reference = (*found)[joined.value_index(*joined.outputs()[o].value)];
-      REQUIRE(run->outputs[o].size() == want.size());
-      for (size_t i = 0; i < want.size(); ++i) {
-        CHECK(reference[i] == Approx(want[i]).epsilon(1e-12).margin(1e-12));
-        CHECK(run->outputs[o][i] == Approx(want[i]).epsilon(bound).margin(bound));
-      }
-    }
-  }
+  CheckRewritten(g, joined, joined, bound);
 }
 
 constexpr absl::string_view kTables = R"(
