@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "fusion/cost/last_wave.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 
@@ -246,12 +247,35 @@ int64_t ComputeOfBusiestPs(int64_t everywhere, const Schedule& s, const Footprin
   return blocks >= d.sms ? busiest : std::max(everywhere, busiest - d.block_ps);
 }
 
+// What memory does not do while blocks take over from those before them: they end at about the same
+// time, for they began at the same time and wait for each other's sums. Blocks of passes drift apart.
+int64_t LaterWavesPs(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  const KernelTemplate& t = TemplateOf(s);
+  if (t.walk == Walk::kPoints || t.holds || t.tiles) return 0;
+  const int64_t at_once = SmsOf(s, d) * std::max<int64_t>(f.blocks_per_sm, 1);
+  const int64_t each = t.walk == Walk::kColumns ? d.next_column_block_ps : d.next_row_block_ps;
+  return s.blocks <= at_once ? 0 : MulDiv(each, s.blocks - at_once, at_once);
+}
+
+// Until the first rows are there that blocks copy ahead.
+int64_t StagedStartPs(const Schedule& s, const DeviceSpec& d) {
+  return StagesAhead(s) && TemplateOf(s).walk == Walk::kRows ? d.staged_start_ps : 0;
+}
+
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
 
-// The second launch of a split, beside its bytes.
-int64_t FinalizePs(const KernelTemplate& t, int64_t workspace, const DeviceSpec& d) {
+// The second launch of a split, beside its bytes. Each of its blocks brings in the partial results
+// of its columns, as fast as an SM does.
+int64_t FinalizePs(const KernelProfile& p, const Schedule& s, int64_t workspace,
+                   const DeviceSpec& d) {
+  const KernelTemplate& t = TemplateOf(s);
   if (workspace == 0 || t.launches != nullptr) return 0;
-  return d.block_ps + (t.finalize_ps == nullptr ? 0 : t.finalize_ps(d));
+  int64_t ps = d.block_ps + (t.finalize_ps == nullptr ? 0 : t.finalize_ps(d));
+  if (!t.splits_rows) {
+    const int64_t blocks = CeilDiv(p.shape.shape.columns, FinalizeLanes(s.split));
+    ps += TransferPs(CeilDiv(workspace, std::max<int64_t>(blocks, 1)), d.sm_bytes_per_s);
+  }
+  return ps;
 }
 
 }  // namespace
@@ -263,7 +287,10 @@ int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
   return moved <= all ? fresh : MulDiv(fresh, none - moved, none - all);
 }
 
-bool BlocksShareMemory(const Schedule& s) { return TemplateOf(s).walk == Walk::kPoints; }
+bool BlocksShareMemory(const Schedule& s) {
+  const KernelTemplate& t = TemplateOf(s);
+  return !t.holds && !t.tiles;
+}
 
 bool BlocksShareUnits(const Schedule& s) {
   return BlocksShareMemory(s) && s.kind != Template::kScatterAdd;
@@ -333,16 +360,19 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   const int64_t not_hidden =
       NotHiddenPs(p, s, f, std::min(loading, compute), std::max(loading, compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
-  const int64_t blocks = d.block_ps + std::max<int64_t>(later - work - not_hidden, 0);
+  const int64_t waves = LaterWavesPs(s, f, d);
+  const int64_t blocks =
+      d.block_ps + waves + std::max<int64_t>(later - waves - work - not_hidden, 0);
   const int64_t moving = work + not_hidden + blocks;
   const Waits waits = kind.waits == nullptr ? Waits() : kind.waits(ir, s, f.blocks_per_sm, d);
   // A thread computes when it does not wait. The threads of a scatter wait in step, and all that
   // they asked for comes together.
   int64_t body = waits.ps == 0 ? moving : std::max(moving, waits.ps + compute);
   if (ir.scatter.has_value() && waits.ps > 0) body = moving + waits.ps - d.block_ps;
-  const int64_t latency = LatencyPs(p, s, f, d) + ExchangesPs(p, s, f, d);
+  const int64_t latency =
+      LatencyPs(p, s, f, d) + ExchangesPs(p, s, f, d) + StagedStartPs(s, d);
   const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s) +
-                           FinalizePs(kind, workspace, d) + waits.later_ps;
+                           FinalizePs(p, chosen, workspace, d) + waits.later_ps;
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);

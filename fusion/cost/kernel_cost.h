@@ -54,8 +54,8 @@ class KernelPricer {
 // something else always runs).
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& device);
 
-// Whether blocks share the memory, so that few of them are faster. Those that walk rows or columns
-// wait batch after batch, and take as long in a last wave as in any other.
+// Whether blocks share the memory, so that few of them are faster. Those that hold their columns or
+// have tiles wait part after part, and take as long in a last wave as in any other.
 bool BlocksShareMemory(const Schedule& schedule);
 
 // Whether they share caches and units as well. What threads go through at sorted positions takes

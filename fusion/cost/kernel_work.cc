@@ -100,6 +100,7 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
   if (TemplateOf(profile.shape.kind).tiles) ReadTiles(ir);
   CountLoads(ir, profile);
   CountStores(ir);
+  whole_ = Saturated(whole_ + RandomBytes());
   CountEvaluations(ir, profile);
   CountPartials(ir, profile);
 }
@@ -208,6 +209,11 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       AxisMask positions = PositionsAnywhere(ir);
       for (const Indirect& ind : instr.indirect) positions |= ir.instrs[ind.instr].axes;
       reread_ += (picked - distinct) * size + FetchedBeside(ir, positions, instr.axes, size);
+      // Rows that the sum's own indices pick follow one another.
+      const bool in_order =
+          std::all_of(instr.indirect.begin(), instr.indirect.end(),
+                      [&](const Indirect& ind) { return keys[ind.instr]; });
+      if (!in_order) CountLookedUp(ir, instr);
       continue;
     }
     auto forms =
@@ -215,6 +221,7 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
     for (int n = 0; n < kWidths; ++n) forms[n].width = std::max(forms[n].width, in_runs[n][i]);
     CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms,
                 copies[i], of_sectors[i]);
+    CountAnywhere(ir, instr.buffer, instr.offset.axes(), /*store=*/false);
     const int64_t distinct = ir.Points(instr.offset.axes());
     if (distinct < points_ && distinct > 1) {
       broadcasts_.push_back({distinct, size});
@@ -270,6 +277,74 @@ int64_t KernelWork::FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMa
   return Product({ir.Points(axes & positions), fetched - piece});
 }
 
+// `elements`: of a piece.
+void KernelWork::CountRandom(const KernelIr& ir, int buffer, int64_t times, int64_t elements,
+                             bool store) {
+  const Buffer& b = ir.buffers[buffer];
+  const int64_t size = SizeBytes(b.dtype), all = b.elements * size;
+  RandomAccess access{.buffer = buffer,
+                      .times = times,
+                      .piece_bytes = Product({elements, size}),
+                      .fresh = b.fresh};
+  const int64_t reach = std::max(access.piece_bytes, device_.burst_bytes);
+  access.region_bytes = std::min(Product({times, reach}), all);
+  access.counted_bytes = std::min(Product({times, access.piece_bytes}), all);
+  access.part_of_sector = store && access.piece_bytes % device_.sector_bytes != 0;
+  random_.push_back(access);
+}
+
+// A load of rows that indices pick from a whole tensor. What they pick out of a part that is known,
+// such as a row of probabilities, lies near what the next ones do.
+void KernelWork::CountLookedUp(const KernelIr& ir, const Instr& load) {
+  const IndexRange range = Range(load.offset, ir.extents);
+  const int64_t places = std::min(range.max - range.min + 1, ir.Points(load.offset.axes()));
+  for (const Indirect& ind : load.indirect) {
+    if (range.max - range.min >= ind.stride) return;
+  }
+  CountRandom(ir, load.buffer, ir.Points(load.axes) / std::max<int64_t>(places, 1), places,
+              /*store=*/false);
+}
+
+// An access with these axes to what stands anywhere.
+void KernelWork::CountAnywhere(const KernelIr& ir, int buffer, AxisMask axes, bool store) {
+  const AxisMask positions = PositionsAnywhere(ir);
+  if ((axes & positions) == 0) return;
+  CountRandom(ir, buffer, ir.Points(axes & positions), ir.Points(axes & ~positions), store);
+}
+
+// What random accesses move beside the bytes that are counted of them, as bytes that memory moves at
+// its full rate meanwhile: whole bursts, and what each access takes beside. The last-level cache
+// keeps what is reached most often, as much as it can; what this backward did not write memory
+// serves at least once.
+int64_t KernelWork::RandomBytes() const {
+  std::vector<const RandomAccess*> by_use;
+  for (const RandomAccess& a : random_) by_use.push_back(&a);
+  const auto bursts_of = [&](const RandomAccess& a) {
+    return Product({CeilDiv(a.piece_bytes, device_.burst_bytes), device_.burst_bytes});
+  };
+  const auto use = [&](const RandomAccess* a) {
+    return Product({a->times, bursts_of(*a)}) / std::max<int64_t>(a->region_bytes, 1);
+  };
+  std::stable_sort(by_use.begin(), by_use.end(),
+                   [&](const auto* a, const auto* b) { return use(a) > use(b); });
+  int64_t left = Share(device_.cache_bytes, device_.random_kept_ppm), moved = 0;
+  std::map<int, int64_t> kept_of;  // parts per million of a buffer that are kept
+  for (const RandomAccess* a : by_use) {
+    const auto [kept, first_use] = kept_of.try_emplace(a->buffer, 0);
+    if (first_use) {
+      const int64_t bytes = std::min(left, a->region_bytes);
+      kept->second = MulDiv(bytes, kPpm, std::max<int64_t>(a->region_bytes, 1));
+      left -= bytes;
+    }
+    const int64_t once = a->fresh ? 0 : a->region_bytes / std::max(bursts_of(*a), int64_t{1});
+    const int64_t misses = std::max(Share(a->times, kPpm - kept->second), std::min(a->times, once));
+    const int64_t each = bursts_of(*a) + (a->part_of_sector ? device_.burst_bytes : 0) +
+                         device_.random_access_bytes;
+    moved = Saturated(moved + std::max<int64_t>(Product({misses, each}) - a->counted_bytes, 0));
+  }
+  return moved;
+}
+
 // Of what is stored at positions that stand anywhere: sectors of which a piece is a part. A piece
 // is what a position has behind the axes that number positions.
 int64_t KernelWork::PartsAnywhere(const KernelIr& ir, AxisMask axes, int64_t size) const {
@@ -302,6 +377,7 @@ void KernelWork::CountStores(const KernelIr& ir) {
     for (int n = 0; n < kWidths; ++n) forms[n].width = std::max(forms[n].width, in_runs[n][s]);
     CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {}, 1,
                 TileWidthOfStore(ir, store));
+    CountAnywhere(ir, store.buffer, store.offset.axes(), /*store=*/true);
   }
   if (!ir.scatter) return;
   const Buffer& table = ir.buffers[ir.scatter->buffer];
@@ -398,8 +474,11 @@ int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
 }
 
 int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
+  const bool of_rows = TemplateOf(s).walk == Walk::kRows && !TemplateOf(s).tiles && !HoldsRows(s);
   const auto over = [&](int64_t bytes, int64_t width) {
-    return MulDiv(bytes, kPpm, EfficiencyPpm(width, device_));
+    int64_t efficiency = EfficiencyPpm(width, device_);
+    if (of_rows) efficiency = kPpm - Share(kPpm - efficiency, device_.row_narrow_ppm);
+    return MulDiv(bytes, kPpm, efficiency);
   };
   if (HoldsRows(s) && a.in_rows) {
     const int64_t piece = a.element_bytes * s.vector_width * (s.threads / s.rows_per_block);
@@ -413,6 +492,9 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   if (TemplateOf(s).walk == Walk::kColumns && a.vectors) {
     const int64_t ppm = SectorsPpm(a.element_bytes, shape_.columns, a.of_all, s, device_);
     return over(MulDiv(a.bytes, ppm, kPpm), WidthOf(a, s));
+  }
+  if (of_rows && FormUnder(a, s).shifted) {
+    return over(Share(MulDiv(a.bytes, a.waste_ppm, kPpm), device_.shifted_row_ppm), WidthOf(a, s));
   }
   const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);
   return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste_ppm, kPpm), WidthOf(a, s));

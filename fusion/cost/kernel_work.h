@@ -72,6 +72,15 @@ class KernelWork {
   struct Broadcast {
     int64_t places = 0, element_bytes = 0;
   };
+  // Accesses to a tensor at positions in any order, each to a piece of it.
+  struct RandomAccess {
+    int buffer = 0;
+    int64_t times = 0, piece_bytes = 0;
+    int64_t region_bytes = 0;   // that are reached
+    int64_t counted_bytes = 0;  // among those of the other accesses
+    bool fresh = false;         // written by this backward, as Buffer::fresh
+    bool part_of_sector = false;  // stores that memory has to read first
+  };
   // How a load's row comes into shared memory, by instruction.
   struct RowCopy {
     int64_t ppm = 0, piece_bytes = 0;  // as of an access
@@ -106,6 +115,10 @@ class KernelWork {
   static AxisMask PositionsAnywhere(const KernelIr& ir);
   int64_t BytesOfLookup() const;
   int64_t AgainBytes(int64_t bytes, int64_t size, int64_t step) const;
+  void CountRandom(const KernelIr& ir, int buffer, int64_t times, int64_t elements, bool store);
+  void CountLookedUp(const KernelIr& ir, const Instr& load);
+  void CountAnywhere(const KernelIr& ir, int buffer, AxisMask axes, bool store);
+  int64_t RandomBytes() const;
   int64_t FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMask axes, int64_t size) const;
   int64_t StepOf(const KernelIr& ir, const IndexExpr& offset) const;
   // `left`: bytes of the buffer that no access was counted for. loads_of_sectors: loads, this one
@@ -158,6 +171,7 @@ class KernelWork {
   std::array<Vectors, kWidths> vectors_;  // by the logarithm of the width
   std::vector<Access> accesses_;
   std::vector<Broadcast> broadcasts_;
+  std::vector<RandomAccess> random_;
   std::vector<Evaluations> evaluations_;
   std::vector<int64_t> row_partials_,
       column_partials_;  // bytes of one partial result, by reduction

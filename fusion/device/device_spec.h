@@ -58,6 +58,7 @@ struct DeviceSpec {
   int64_t sm_share_ppm = 0, sm_streaming_ppm = 0, sm_streaming_depth_ppm = 0;
   int64_t cache_kept_ppm = 0, cache_lost_ppm = 0, cache_latency_ppm = 0, broadcast_miss_ppm = 0;
   int64_t part_sector_bytes_per_s = 0;
+  int64_t burst_bytes = 0, random_access_bytes = 0, random_kept_ppm = 0;
   int64_t held_elements = 0, held_elements_twice = 0;
   int64_t held_beside_sums = 0, held_beside_sums_twice = 0;
 
@@ -66,6 +67,8 @@ struct DeviceSpec {
   int64_t row_batch_ps = 0, row_batch_staged_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index, by one digit
   int64_t block_ps = 0, column_finalize_ps = 0;
+  int64_t next_column_block_ps = 0, next_row_block_ps = 0, staged_start_ps = 0;
+  int64_t row_narrow_ppm = 0, shifted_row_ppm = 0;
 
   int64_t clock_hz = 0;
   // Thousandths of results per clock and SM; 0: free.

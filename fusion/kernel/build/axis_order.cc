@@ -75,19 +75,21 @@ void DropUnitAxes(KernelIr& ir) {
   if (extents.size() != ir.extents.size()) Renumber(ir, number, std::move(extents));
 }
 
-// Where the accesses that reach the most points lie in memory, stores before loads.
+// Where the accesses that reach the most points lie in memory, stores before loads. What is looked
+// up lies where an index says, and its rows lie as the access says.
 std::vector<const IndexExpr*> Leaders(const KernelIr& ir) {
   std::vector<const IndexExpr*> leaders;
   int64_t most = -1;
-  const auto see = [&](const IndexExpr& offset) {
-    const int64_t points = ir.Points(offset.axes());
+  const auto see = [&](const IndexExpr& offset, AxisMask axes) {
+    const int64_t points = ir.Points(axes);
     if (points > most) leaders.clear();
     if (points >= most) leaders.push_back(&offset);
     most = std::max(most, points);
   };
-  for (const Store& s : ir.stores) see(s.offset);
+  for (const Store& s : ir.stores) see(s.offset, s.offset.axes());
   for (const Instr& i : ir.instrs) {
-    if (i.kind == InstrKind::kLoad && i.indirect.empty()) see(i.offset);
+    if (i.kind != InstrKind::kLoad) continue;
+    see(i.offset, i.indirect.empty() ? i.offset.axes() : i.axes);
   }
   return leaders;
 }

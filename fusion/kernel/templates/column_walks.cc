@@ -7,8 +7,9 @@
 namespace retrograd {
 namespace {
 
-// From so many partial results on, several threads of a finalize launch share a column.
-constexpr int64_t kManySplits = 16, kVeryManySplits = 64;
+// From so many partial results on, several threads of a finalize launch share a column. A block has
+// the fewer columns the more results they have: an SM alone would take long to bring them in.
+constexpr int64_t kManySplits = 16, kVeryManySplits = 64, kMostSplits = 256;
 
 // Partial results that a thread has under way: a quarter of the registers that any thread may have.
 constexpr int64_t kPartialBytesAtOnce = 256;
@@ -43,11 +44,15 @@ int64_t SumsTogether(int64_t thread_rows, int64_t lanes, int64_t elements, DType
 }  // namespace
 
 int FinalizeThreadRows(int64_t split) {
+  if (split >= kMostSplits) return 32;
   if (split >= kVeryManySplits) return 16;
   return split >= kManySplits ? 8 : 1;
 }
 
-int FinalizeLanes(int64_t split) { return FinalizeThreadRows(split) > 1 ? 32 : 128; }
+int FinalizeLanes(int64_t split) {
+  if (split >= kMostSplits) return 16;
+  return FinalizeThreadRows(split) > 1 ? 32 : 128;
+}
 
 int64_t PartialsAtOnce(int64_t split, int64_t bytes) {
   const int64_t share = CeilDiv(split, FinalizeThreadRows(split));
