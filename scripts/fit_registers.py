@@ -2,12 +2,15 @@
 """Fits the register models of device specs to a table that `register-table --json` wrote.
 
     scripts/fit_registers.py bench/results/registers_nvrtc.json fusion/devices/h200.textproto ...
+    scripts/fit_registers.py --launch "row_reduction persistent" bench/results/registers_walks.json \\
+        fusion/devices/h200.textproto ...
     scripts/fit_registers.py --slack bench/results/registers_norms.json fusion/devices/h200.textproto ...
 
 For each kind of launch the counts that explain most of the relative error are chosen one after the
 other, each with a coefficient that is not negative; the error is weighed towards its median, so that
 few odd kernels do not bend the rest. The blocks `registers { ... }` of the device files are replaced,
 but for their models of long kernels, which this script does not fit.
+With --launch only the models of those kinds of launch are fitted, and the others stay.
 With --slack the coefficients stay, and the slack of each kind is fitted: how far above the cap the
 expected registers may lie, and the share of such kernels that spill all the same. Needs numpy; the
 same table gives the same numbers.
@@ -178,6 +181,17 @@ def with_long_model(block, text):
     return block[:-1] + "".join(lines) + "}"
 
 
+def with_model(text, block):
+    """The device file's text with this block in the place of that of its kind of launch, whose slack
+    it keeps."""
+    launch = re.search(r'^  launch: ".*"\n', block, re.M).group()
+    old = re.search(r"^registers \{\n" + re.escape(launch) + r".*?^\}", text, re.S | re.M)
+    if old is None:
+        return text.rstrip("\n") + "\n" + block + "\n"
+    slack = re.findall(r"^  (?:staged_)?spill_(?:slack|chance): .*\n", old.group(), re.M)
+    return text[:old.start()] + block[:-1] + "".join(slack) + "}" + text[old.end():]
+
+
 def with_slack(text, launch, fields):
     """The device file's text with these fields in the launch's block, in the place of older ones."""
     block = re.search(r'^registers \{\n  launch: "' + launch + r'"\n.*?^\}', text, re.S | re.M)
@@ -223,6 +237,8 @@ def main():
     parser.add_argument("--rewrite", action="store_true",
                         help="put the fitted models' predictions and errors into the table")
     parser.add_argument("--slack", action="store_true", help="fit the slack alone")
+    parser.add_argument("--launch", action="append", metavar="KIND",
+                        help="fit this kind of launch alone; repeatable")
     arguments = parser.parse_args()
     with open(arguments.table) as f:
         table = json.load(f)
@@ -236,6 +252,11 @@ def main():
     for row in table["kernels"]:
         launches.setdefault(row[column["launch"]], []).append(row)
     launches.pop("shared", None)  # as wide as their widest kernel: nothing to fit
+    if arguments.launch:
+        unknown = sorted(set(arguments.launch) - set(launches))
+        if unknown:
+            parser.error(f"{arguments.table} has no launch of kind {', '.join(unknown)}")
+        launches = {kind: rows for kind, rows in launches.items() if kind in arguments.launch}
     blocks, errors_of = [], []
     for launch, rows in sorted(launches.items()):
         counts = np.array([r[column["counts"]] for r in rows], float)
@@ -277,9 +298,14 @@ def main():
         with open(path) as f:
             text = f.read()
         written = [with_long_model(block, text) for block in blocks]
-        text = re.sub(r"\n*^registers \{.*?^\}", "", text, flags=re.S | re.M).rstrip("\n")
+        if arguments.launch:
+            for block in written:
+                text = with_model(text, block)
+        else:
+            text = re.sub(r"\n*^registers \{.*?^\}", "", text, flags=re.S | re.M).rstrip("\n")
+            text += "\n\n" + "\n".join(written) + "\n"
         with open(path, "w") as f:
-            f.write(text + "\n\n" + "\n".join(written) + "\n")
+            f.write(text)
 
 
 if __name__ == "__main__":

@@ -390,6 +390,32 @@ class SageLayer(nn.Module):
         return self.own(x) + self.others(mean)
 
 
+def weighted_messages(nodes, edges, heads, width):
+    """Rows of the neighbours, each head times a weight of the edge that is learned."""
+    source, target = torch.randint(0, nodes, (2, edges))
+    op = Weighted(lambda x, weights, source, target: _sums(
+        x[source] * weights[:, :, None], target, nodes))
+    return op, (
+        given(nodes, heads, width), given(edges, heads, dtype=FP32), source, target,
+        torch.randn(nodes, heads, width),
+    )  # fmt: skip
+
+
+def edge_attention(nodes, edges, heads, width):
+    """Softmax over each node's edges of the products of its query with its neighbours' keys."""
+    source, target = torch.randint(0, nodes, (2, edges))
+
+    def attend(query, key, value, source, target):
+        scores = (query[target] * key[source]).sum(-1).float() / math.sqrt(width)
+        weights = (scores - scores.detach().amax(0)).exp()
+        total = _sums(weights, target, nodes)
+        weights = weights / total[target].clamp(min=1e-16)
+        return _sums(value[source] * weights[:, :, None].to(value.dtype), target, nodes)
+
+    rows = [given(nodes, heads, width) for _ in range(3)]
+    return Weighted(attend), (*rows, source, target, torch.randn(nodes, heads, width, dtype=BF16))
+
+
 class GatLayer(nn.Module):
     """Attention of each node over its edges: a softmax of scores of both ends."""
 
@@ -549,6 +575,11 @@ MODELS = {
                   dict(rows=50, columns=12, indices=30)),
     "tied_table": (tied_table, dict(rows=32000, columns=1024, indices=1024),
                    dict(rows=40, columns=16, indices=24)),
+    "weighted_messages": (weighted_messages,
+                          dict(nodes=100000, edges=1000000, heads=4, width=16),
+                          dict(nodes=20, edges=60, heads=2, width=8)),
+    "edge_attention": (edge_attention, dict(nodes=50000, edges=500000, heads=4, width=32),
+                       dict(nodes=20, edges=60, heads=2, width=8)),
     "gather_rows": (gather_rows, dict(rows=32768, columns=1024, indices=65536),
                     dict(rows=30, columns=16, indices=50)),
     # Relative positions of DeBERTa, the chosen experts' scores, random pieces of long lines.

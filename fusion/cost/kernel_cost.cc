@@ -187,6 +187,19 @@ int64_t BalancedPs(int64_t shorter, int64_t longer, const DeviceSpec& d) {
   return Share(shorter, MulDiv(MulDiv(square, square, kPpm), d.balanced_ppm, kPpm));
 }
 
+// Of what few threads cannot hide: threads that keep a row load all of their part of it before they
+// compute, and the loads of the other blocks of an SM are under way meanwhile. The more elements
+// they hold above those with which their loads draw the bandwidth (held_elements), the less they
+// hide. Fitted to the 57 kernels of bench/results/schedules_of_walks_h200.json that walk rows.
+constexpr int64_t kKeptRowsBarePpm = 450'000;
+
+int64_t BareOfKeptRowsPpm(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+  const KernelTemplate& t = TemplateOf(s);
+  if (t.walk != Walk::kRows || t.keeps_columns || !s.persistent) return kPpm;
+  const int64_t held = HeldRowsPpm(p, s, d.held_elements, d.held_elements_twice);
+  return std::min(Share(Share(kKeptRowsBarePpm, held), held), kPpm);
+}
+
 // What of the shorter one of computing and loading is not hidden behind the longer one. Threads
 // that go down columns ask for several rows at once: if they ask for much, enough is under way
 // while others of them compute. The threads of a block that meets at barriers do the same at the
@@ -198,16 +211,19 @@ int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& 
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
-  const int64_t of_threads =
+  const KernelTemplate& t = TemplateOf(s);
+  int64_t of_threads =
       MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
+  const int64_t bare = BareOfKeptRowsPpm(p, s, d);
+  of_threads = Share(of_threads, bare);
   if (!LoadsTogether(p, s)) {
-    if (TemplateOf(s).walk != Walk::kColumns) return std::max(least, of_threads);
+    if (t.walk != Walk::kColumns) return std::max(least, of_threads);
     const int64_t under_way = BytesInFlight(s, f, d);
     const int64_t enough = Share(d.bytes_in_flight_per_sm, d.hiding_depth_ppm);
     return std::max(least, MulDiv(of_threads, std::min(enough, under_way), under_way));
   }
-  const int64_t of_blocks =
-      Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks;
+  const int64_t idle_blocks = std::max<int64_t>(d.overlap_blocks - resident, 0);
+  const int64_t of_blocks = Share(Product({shorter, idle_blocks}) / d.overlap_blocks, bare);
   return std::max({least, of_threads, of_blocks});
 }
 
@@ -247,14 +263,29 @@ int64_t ComputeOfBusiestPs(int64_t everywhere, const Schedule& s, const Footprin
   return blocks >= d.sms ? busiest : std::max(everywhere, busiest - d.block_ps);
 }
 
-// What memory does not do while blocks take over from those before them: they end at about the same
-// time, for they began at the same time and wait for each other's sums. Blocks of passes drift apart.
-int64_t LaterWavesPs(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+// Waves behind the first one, in parts per million of a wave.
+int64_t LaterWavesPpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  const int64_t at_once = SmsOf(s, d) * std::max<int64_t>(f.blocks_per_sm, 1);
+  return s.blocks <= at_once ? 0 : MulDiv(kPpm, s.blocks - at_once, at_once);
+}
+
+// What later waves of a walk add to `work`, which is what all of them move and compute. Blocks that
+// sum parts of the same columns go through as many rows each, so that those of a wave end at the
+// same time, and memory rests while the next ones begin. A wave of rows takes as long as a block
+// from its first load to its last store, if that is longer than what the wave moves; where both are
+// about as long they make up the norm of order 3 of both, but for its later terms. Other blocks
+// drift apart.
+int64_t LaterWavesPs(int64_t work, const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   const KernelTemplate& t = TemplateOf(s);
   if (t.walk == Walk::kPoints || t.holds || t.tiles) return 0;
-  const int64_t at_once = SmsOf(s, d) * std::max<int64_t>(f.blocks_per_sm, 1);
-  const int64_t each = t.walk == Walk::kColumns ? d.next_column_block_ps : d.next_row_block_ps;
-  return s.blocks <= at_once ? 0 : MulDiv(each, s.blocks - at_once, at_once);
+  const int64_t waves = LaterWavesPpm(s, f, d);
+  if (t.walk == Walk::kColumns) return s.split > 1 ? Share(d.next_column_block_ps, waves) : 0;
+  const int64_t blocks =
+      Share(MeetsThroughShared(s) ? d.next_meeting_block_ps : d.next_row_block_ps, waves);
+  const int64_t longer = std::max(work, blocks), shorter = std::min(work, blocks);
+  if (shorter == 0) return longer - work;
+  const int64_t ratio = MulDiv(shorter, kPpm, longer);
+  return longer - work + Share(shorter, MulDiv(ratio, ratio, 3 * kPpm));
 }
 
 // Until the first rows are there that blocks copy ahead.
@@ -349,7 +380,9 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written =
       TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
-  const int64_t cache = Saturated(TransferPs(t.cache, d.cache_bytes_per_s) + just_written);
+  const int64_t of_sms = Product({std::clamp<int64_t>(s.blocks, 1, d.sms), d.sm_bytes_per_s});
+  const int64_t cache =
+      Saturated(TransferPs(t.cache, std::min(of_sms, d.cache_bytes_per_s)) + just_written);
   const int64_t everywhere = work_.ComputePs(s);
   const int64_t compute = HoldsRows(s)             ? ComputeOfHeldPs(everywhere, s, f, d)
                           : ir.scatter.has_value() ? ComputeBetweenWaitsPs(everywhere, s, f, d)
@@ -360,7 +393,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   const int64_t not_hidden =
       NotHiddenPs(p, s, f, std::min(loading, compute), std::max(loading, compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
-  const int64_t waves = LaterWavesPs(s, f, d);
+  const int64_t waves = LaterWavesPs(work + not_hidden, s, f, d);
   const int64_t blocks =
       d.block_ps + waves + std::max<int64_t>(later - waves - work - not_hidden, 0);
   const int64_t moving = work + not_hidden + blocks;
@@ -369,8 +402,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   // they asked for comes together.
   int64_t body = waits.ps == 0 ? moving : std::max(moving, waits.ps + compute);
   if (ir.scatter.has_value() && waits.ps > 0) body = moving + waits.ps - d.block_ps;
-  const int64_t latency =
-      LatencyPs(p, s, f, d) + ExchangesPs(p, s, f, d) + StagedStartPs(s, d);
+  const int64_t latency = LatencyPs(p, s, f, d) + ExchangesPs(p, s, f, d) + StagedStartPs(s, d);
   const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s) +
                            FinalizePs(p, chosen, workspace, d) + waits.later_ps;
   // Spilled words travel out and back once for each element that a thread goes through.

@@ -22,6 +22,9 @@
 namespace retrograd {
 namespace {
 
+// An estimate: rows of so many vectors of a thread lose the less to their ends the more they have.
+constexpr int64_t kTurnsThatHideEnds = 8;
+
 int64_t EfficiencyPpm(int64_t bytes,
                       const DeviceSpec& d) {  // of an access of so many bytes a thread
   if (bytes >= 16) return kPpm;
@@ -210,9 +213,8 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       for (const Indirect& ind : instr.indirect) positions |= ir.instrs[ind.instr].axes;
       reread_ += (picked - distinct) * size + FetchedBeside(ir, positions, instr.axes, size);
       // Rows that the sum's own indices pick follow one another.
-      const bool in_order =
-          std::all_of(instr.indirect.begin(), instr.indirect.end(),
-                      [&](const Indirect& ind) { return keys[ind.instr]; });
+      const bool in_order = std::all_of(instr.indirect.begin(), instr.indirect.end(),
+                                        [&](const Indirect& ind) { return keys[ind.instr]; });
       if (!in_order) CountLookedUp(ir, instr);
       continue;
     }
@@ -282,10 +284,8 @@ void KernelWork::CountRandom(const KernelIr& ir, int buffer, int64_t times, int6
                              bool store) {
   const Buffer& b = ir.buffers[buffer];
   const int64_t size = SizeBytes(b.dtype), all = b.elements * size;
-  RandomAccess access{.buffer = buffer,
-                      .times = times,
-                      .piece_bytes = Product({elements, size}),
-                      .fresh = b.fresh};
+  RandomAccess access{
+      .buffer = buffer, .times = times, .piece_bytes = Product({elements, size}), .fresh = b.fresh};
   const int64_t reach = std::max(access.piece_bytes, device_.burst_bytes);
   access.region_bytes = std::min(Product({times, reach}), all);
   access.counted_bytes = std::min(Product({times, access.piece_bytes}), all);
@@ -312,8 +312,8 @@ void KernelWork::CountAnywhere(const KernelIr& ir, int buffer, AxisMask axes, bo
   CountRandom(ir, buffer, ir.Points(axes & positions), ir.Points(axes & ~positions), store);
 }
 
-// What random accesses move beside the bytes that are counted of them, as bytes that memory moves at
-// its full rate meanwhile: whole bursts, and what each access takes beside. The last-level cache
+// What random accesses move beside the bytes that are counted of them, as bytes that memory moves
+// at its full rate meanwhile: whole bursts, and what each access takes beside. The last-level cache
 // keeps what is reached most often, as much as it can; what this backward did not write memory
 // serves at least once.
 int64_t KernelWork::RandomBytes() const {
@@ -338,8 +338,8 @@ int64_t KernelWork::RandomBytes() const {
     }
     const int64_t once = a->fresh ? 0 : a->region_bytes / std::max(bursts_of(*a), int64_t{1});
     const int64_t misses = std::max(Share(a->times, kPpm - kept->second), std::min(a->times, once));
-    const int64_t each = bursts_of(*a) + (a->part_of_sector ? device_.burst_bytes : 0) +
-                         device_.random_access_bytes;
+    const int64_t each =
+        bursts_of(*a) + (a->part_of_sector ? device_.burst_bytes : 0) + device_.random_access_bytes;
     moved = Saturated(moved + std::max<int64_t>(Product({misses, each}) - a->counted_bytes, 0));
   }
   return moved;
@@ -473,11 +473,19 @@ int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
   return a.element_bytes * (a.vectors || in_runs ? FormUnder(a, s).width : 1);
 }
 
+// Threads that have many vectors of a row wait once for its ends.
+int64_t KernelWork::RaggedRowPpm(const Schedule& s) const {
+  const int64_t turns = CeilDiv(VectorsOfRow(s), std::max<int64_t>(LanesOfRow(s), 1));
+  return kPpm + MulDiv(device_.ragged_row_ppm - kPpm, std::min(turns, kTurnsThatHideEnds), turns);
+}
+
 int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   const bool of_rows = TemplateOf(s).walk == Walk::kRows && !TemplateOf(s).tiles && !HoldsRows(s);
   const auto over = [&](int64_t bytes, int64_t width) {
     int64_t efficiency = EfficiencyPpm(width, device_);
-    if (of_rows) efficiency = kPpm - Share(kPpm - efficiency, device_.row_narrow_ppm);
+    if (of_rows && s.persistent) {
+      efficiency = kPpm - Share(kPpm - efficiency, device_.row_narrow_ppm);
+    }
     return MulDiv(bytes, kPpm, efficiency);
   };
   if (HoldsRows(s) && a.in_rows) {
@@ -493,8 +501,8 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
     const int64_t ppm = SectorsPpm(a.element_bytes, shape_.columns, a.of_all, s, device_);
     return over(MulDiv(a.bytes, ppm, kPpm), WidthOf(a, s));
   }
-  if (of_rows && FormUnder(a, s).shifted) {
-    return over(Share(MulDiv(a.bytes, a.waste_ppm, kPpm), device_.shifted_row_ppm), WidthOf(a, s));
+  if (of_rows && (FormUnder(a, s).shifted || row_ % s.vector_width != 0)) {
+    return over(MulDiv(MulDiv(a.bytes, a.waste_ppm, kPpm), RaggedRowPpm(s), kPpm), WidthOf(a, s));
   }
   const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);
   return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste_ppm, kPpm), WidthOf(a, s));

@@ -76,9 +76,9 @@ class KernelWork {
   struct RandomAccess {
     int buffer = 0;
     int64_t times = 0, piece_bytes = 0;
-    int64_t region_bytes = 0;   // that are reached
-    int64_t counted_bytes = 0;  // among those of the other accesses
-    bool fresh = false;         // written by this backward, as Buffer::fresh
+    int64_t region_bytes = 0;     // that are reached
+    int64_t counted_bytes = 0;    // among those of the other accesses
+    bool fresh = false;           // written by this backward, as Buffer::fresh
     bool part_of_sector = false;  // stores that memory has to read first
   };
   // How a load's row comes into shared memory, by instruction.
@@ -131,6 +131,7 @@ class KernelWork {
   int64_t WidthOf(const Access& access, const Schedule& schedule) const;
   // Bytes that an access fetches, over its efficiency.
   int64_t WeightedBytes(const Access& access, const Schedule& schedule) const;
+  int64_t RaggedRowPpm(const Schedule& schedule) const;
   // Instructions that put together what lies out of phase.
   int64_t Shifts(const Schedule& schedule) const;
   void CountLookups(const KernelIr& ir, const Instr& load);

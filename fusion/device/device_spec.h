@@ -67,8 +67,8 @@ struct DeviceSpec {
   int64_t row_batch_ps = 0, row_batch_staged_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index, by one digit
   int64_t block_ps = 0, column_finalize_ps = 0;
-  int64_t next_column_block_ps = 0, next_row_block_ps = 0, staged_start_ps = 0;
-  int64_t row_narrow_ppm = 0, shifted_row_ppm = 0;
+  int64_t next_column_block_ps = 0, next_row_block_ps = 0, next_meeting_block_ps = 0;
+  int64_t staged_start_ps = 0, row_narrow_ppm = 0, ragged_row_ppm = 0;
 
   int64_t clock_hz = 0;
   // Thousandths of results per clock and SM; 0: free.

@@ -193,6 +193,39 @@ BackwardGraph WideScatter() {
   return *std::move(graph);
 }
 
+// Narrow rows of a table that is larger than any cache, in any order.
+BackwardGraph LookUps() {
+  GraphBuilder builder("lookups");
+  const ValueId table =
+      builder.Input({DType::kFp32, {1 << 23, 4}}, {.name = "table", .alignment = 256});
+  const ValueId indices =
+      builder.Input({DType::kInt64, {1 << 22}}, {.name = "indices", .alignment = 256});
+  const ValueId rows = builder.Add(Op::index_select, {table, indices}, {{"axis", int64_t{0}}});
+  builder.Output(builder.Add(Op::neg, {rows}), "y");
+  auto graph = builder.Build();
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+// Softmax's backward along rows of an odd length.
+BackwardGraph OddRows() {
+  GraphBuilder builder("odd_rows");
+  const auto input = [&] {
+    return builder.Cast(
+        builder.Input({DType::kBf16, {1 << 14, 50257}}, {.name = "x", .alignment = 256}),
+        DType::kFp32);
+  };
+  const ValueId p = input(), dp = builder.Add(Op::mul, {p, input()});
+  const ValueId sum = builder.Expand(builder.Sum(dp, {1}, /*keep=*/true), {1 << 14, 50257});
+  builder.Output(
+      builder.Cast(builder.Add(Op::sub, {dp, builder.Add(Op::mul, {p, sum})}), DType::kBf16), "y");
+  auto graph = builder.Build();
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
 // Kernels that fill a device many times over: of norms, of biases, of an embedding, and of what
 // models have little of.
 std::vector<Example> MakeLargeExamples() {
@@ -203,7 +236,8 @@ std::vector<Example> MakeLargeExamples() {
                             "mlp:tokens=8192,layers=2", "golf_gpt_34m_b32"}) {
     graphs.push_back(Model(model));
   }
-  for (const auto& make : {ManyQuotients, ManyBroadcasts, WideScatter}) graphs.push_back(make());
+  for (const auto& make : {ManyQuotients, ManyBroadcasts, WideScatter, LookUps, OddRows})
+    graphs.push_back(make());
   std::vector<Example> examples;
   std::set<std::string> seen;
   for (const BackwardGraph& graph : graphs) {

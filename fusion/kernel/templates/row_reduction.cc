@@ -171,7 +171,7 @@ RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
 }
 
 int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
-  return s.persistent && p.carried_loads > 0
+  return s.persistent && (p.carried_loads > 0 || KeepsCostly(p, s))
              ? HeldRowsPpm(p, s, d.held_elements, d.held_elements_twice)
              : kPpm;
 }

@@ -49,6 +49,27 @@ output %11 name="b"
   CHECK(loads >= 3);
 }
 
+TEST_CASE("sums of products of rows that are looked up go along these rows") {
+  // What is stored has no elements of a row.
+  const Planned planned = PlannedOf(R"(
+%0 = input name="from" kind=saved alignment=16  i64[20000]
+%1 = input name="to" kind=saved alignment=16  i64[20000]
+%2 = input name="x" kind=saved alignment=16  bf16[1000,4,8]
+%3 = input name="g" kind=tangent alignment=16  f32[1000,4,8]
+%4 = index_select %3 %1 axis=0
+%5 = index_select %2 %0 axis=0
+%6 = cast %5 dtype=f32
+%7 = mul %4 %6
+%8 = sum %7 axes=[2] keep=1
+output %8 name="c"
+)");
+  REQUIRE(planned.plan.groups.size() == 1);
+  const KernelBody& body = *KernelOf(planned.plan.groups[0]);
+  INFO(body.schedule.Print() << "\n" << body.ir.Print());
+  CHECK(body.schedule.kind == Template::kRowReduction);
+  CHECK(body.ir.extents.back() == 8);
+}
+
 TEST_CASE("pixels of three colours are one axis with the pixels of a row") {
   const Planned planned = PlannedOf(R"(
 %0 = input name="tokens" kind=tangent alignment=16  bf16[8,4,4,16,16,3]
