@@ -483,7 +483,8 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   const bool of_rows = TemplateOf(s).walk == Walk::kRows && !TemplateOf(s).tiles && !HoldsRows(s);
   const auto over = [&](int64_t bytes, int64_t width) {
     int64_t efficiency = EfficiencyPpm(width, device_);
-    if (of_rows && s.persistent) {
+    // Lanes of a row that fill no sector ask for it again, as those of a pass do.
+    if (of_rows && s.persistent && LanesOfRow(s) * width >= device_.sector_bytes) {
       efficiency = kPpm - Share(kPpm - efficiency, device_.row_narrow_ppm);
     }
     return MulDiv(bytes, kPpm, efficiency);
@@ -501,7 +502,8 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
     const int64_t ppm = SectorsPpm(a.element_bytes, shape_.columns, a.of_all, s, device_);
     return over(MulDiv(a.bytes, ppm, kPpm), WidthOf(a, s));
   }
-  if (of_rows && (FormUnder(a, s).shifted || row_ % s.vector_width != 0)) {
+  const bool ragged = FormUnder(a, s).shifted || row_ % s.vector_width != 0;
+  if (of_rows && ragged && !StagesAhead(s)) {  // rows that are copied ahead come whole
     return over(MulDiv(MulDiv(a.bytes, a.waste_ppm, kPpm), RaggedRowPpm(s), kPpm), WidthOf(a, s));
   }
   const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);

@@ -1,5 +1,6 @@
 // What waves of blocks, rows that are copied ahead, loads out of phase and second launches add to
 // the prices of walks along rows and down columns.
+#include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/column_walks.h"
 #include "tests/catch.h"
