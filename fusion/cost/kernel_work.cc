@@ -22,8 +22,11 @@
 namespace retrograd {
 namespace {
 
-// An estimate: rows of so many vectors of a thread lose the less to their ends the more they have.
-constexpr int64_t kTurnsThatHideEnds = 8;
+// Threads that have at most the first number of vectors of a row wait for its ends as long as for
+// one of them, those that have the second wait no longer: a vocabulary of 50,257 words takes 1.015
+// of the time of one of 50,304 (bench/results/ops_nvidia_h200.json), rows of 300 elements 1.2 of
+// that of aligned ones (bench/results/schedules_of_walks_h200.json).
+constexpr int64_t kTurnsBesideEnds = 3, kTurnsThatHideEnds = 6;
 
 int64_t EfficiencyPpm(int64_t bytes,
                       const DeviceSpec& d) {  // of an access of so many bytes a thread
@@ -473,10 +476,11 @@ int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
   return a.element_bytes * (a.vectors || in_runs ? FormUnder(a, s).width : 1);
 }
 
-// Threads that have many vectors of a row wait once for its ends.
 int64_t KernelWork::RaggedRowPpm(const Schedule& s) const {
   const int64_t turns = CeilDiv(VectorsOfRow(s), std::max<int64_t>(LanesOfRow(s), 1));
-  return kPpm + MulDiv(device_.ragged_row_ppm - kPpm, std::min(turns, kTurnsThatHideEnds), turns);
+  const int64_t few =
+      std::clamp<int64_t>(kTurnsThatHideEnds - turns, 0, kTurnsThatHideEnds - kTurnsBesideEnds);
+  return kPpm + (device_.ragged_row_ppm - kPpm) * few / (kTurnsThatHideEnds - kTurnsBesideEnds);
 }
 
 int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
@@ -503,7 +507,8 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
     return over(MulDiv(a.bytes, ppm, kPpm), WidthOf(a, s));
   }
   const bool ragged = FormUnder(a, s).shifted || row_ % s.vector_width != 0;
-  if (of_rows && ragged && !StagesAhead(s)) {  // rows that are copied ahead come whole
+  // Rows that are copied ahead come whole, and of a cluster one block alone has an end.
+  if (of_rows && ragged && !StagesAhead(s) && s.cluster == 1) {
     return over(MulDiv(MulDiv(a.bytes, a.waste_ppm, kPpm), RaggedRowPpm(s), kPpm), WidthOf(a, s));
   }
   const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);

@@ -428,20 +428,22 @@ int64_t ExchangesOf(const KernelProfile& p, const Schedule& s) {
 TEST_CASE("barriers cost their rounds in each wave of blocks, and clusters their exchanges") {
   const DeviceSpec d = Device("h200");
   int64_t later = 0;
-  ForEachSchedule(LargeExamples(), d,
-                  [&](const Example& e, const KernelPricer& pricer, const Schedule& chosen) {
-                    const KernelTemplate& t = TemplateOf(chosen);
-                    if (t.barrier_rounds == nullptr || t.working_launch != nullptr) return;
-                    const Price price = pricer.Of(chosen, true);
-                    const int64_t blocks = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
-                    const int64_t waves = CeilDiv(chosen.blocks, d.sms * blocks);
-                    later += waves > 1;
-                    const int64_t barriers = t.barrier_rounds(e.profile, chosen, d) * waves *
-                                             d.barrier_ps /
-                                             std::min(blocks, d.barrier_overlap_blocks);
-                    CHECK(PsOf(price, "latency") == barriers + ExchangesOf(e.profile, chosen) *
-                                                                   waves * d.cluster_exchange_ps);
-                  });
+  ForEachSchedule(
+      LargeExamples(), d,
+      [&](const Example& e, const KernelPricer& pricer, const Schedule& chosen) {
+        const KernelTemplate& t = TemplateOf(chosen);
+        if (t.barrier_rounds == nullptr || t.working_launch != nullptr) return;
+        const Price price = pricer.Of(chosen, true);
+        const int64_t blocks = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
+        const int64_t sms = t.holds ? d.sms : SmsForClusters(d.sms, chosen.cluster);
+        const int64_t waves = CeilDiv(chosen.blocks, sms * blocks);
+        later += waves > 1;
+        const int64_t first = StagesAhead(chosen) && t.walk == Walk::kRows ? d.staged_start_ps : 0;
+        const int64_t barriers = t.barrier_rounds(e.profile, chosen, d) * waves * d.barrier_ps /
+                                 std::min(blocks, d.barrier_overlap_blocks);
+        const int64_t exchanges = ExchangesOf(e.profile, chosen) * waves;
+        CHECK(PsOf(price, "latency") == barriers + exchanges * d.cluster_exchange_ps + first);
+      });
   CHECK(later >= 8);
 }
 
