@@ -60,16 +60,21 @@ TEST_CASE("each later wave of blocks that go down columns adds to the price") {
   CHECK(added >= MulDiv(d.next_column_block_ps, many.blocks - at_once, at_once));
 }
 
-TEST_CASE("later waves of rows cost more where the warps of a row meet") {
-  const auto per_wave = [](int threads_per_row) {
-    const DeviceSpec d = Device("h200");
-    const KernelIr ir = RowsLessSums(1024);
-    const Schedule s = Rows(threads_per_row, 8);
-    const KernelProfile profile = ProfileKernel(ir, Classify(ir));
-    const int64_t at_once = 132 * PredictFootprint(ir, profile, s, d).blocks_per_sm;
-    return (TermPs(ir, s, "blocks") - d.block_ps) * at_once / (s.blocks - at_once);
+TEST_CASE("a wave of rows takes at least as long as a block, and longer where their warps meet") {
+  const KernelIr ir = RowsLessSums(1024);
+  const KernelProfile profile = ProfileKernel(ir, Classify(ir));
+  const DeviceSpec h200 = Device("h200");
+  CHECK(h200.next_meeting_block_ps > h200.next_row_block_ps);
+  DeviceSpec slow_blocks = h200, slow_meetings = h200;
+  slow_blocks.next_row_block_ps *= 8;
+  slow_meetings.next_meeting_block_ps *= 8;
+  const auto price = [&](const DeviceSpec& d, int threads_per_row) {
+    return KernelPricer(ir, profile, d).Of(Rows(threads_per_row, 8)).ps;
   };
-  CHECK(per_wave(128) > per_wave(32) * 3 / 2);
+  CHECK(price(slow_blocks, 32) > price(h200, 32));
+  CHECK(price(slow_blocks, 128) == price(h200, 128));
+  CHECK(price(slow_meetings, 32) == price(h200, 32));
+  CHECK(price(slow_meetings, 128) > price(h200, 128));
 }
 
 TEST_CASE("rows that are copied ahead wait for the first of them") {
