@@ -292,7 +292,7 @@ def main():
         blocks.append("\n".join(lines))
         errors_of.append(predict(rows, column, launch, value, margin, per_guard))
     if arguments.rewrite:
-        kept = [e for e in table["errors"] if e["launch"] == "shared"]
+        kept = [e for e in table["errors"] if e["launch"] not in launches]
         write_table(arguments.table, table, errors_of + kept)
     for path in arguments.devices:
         with open(path) as f:

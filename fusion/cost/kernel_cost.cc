@@ -212,10 +212,9 @@ int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& 
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
   const KernelTemplate& t = TemplateOf(s);
-  int64_t of_threads =
-      MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
   const int64_t bare = BareOfKeptRowsPpm(p, s, d);
-  of_threads = Share(of_threads, bare);
+  const int64_t of_threads = Share(
+      MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads), bare);
   if (!LoadsTogether(p, s)) {
     if (t.walk != Walk::kColumns) return std::max(least, of_threads);
     const int64_t under_way = BytesInFlight(s, f, d);

@@ -4,6 +4,7 @@
 #include "tests/catch.h"
 #include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
+#include "tests/support/kernels/row_schedule.h"
 #include "tests/support/kernels/term_ps.h"
 
 namespace retrograd {
@@ -31,14 +32,7 @@ Schedule Columns(int64_t columns, int thread_rows) {
   return s;
 }
 
-Schedule Rows(int threads_per_row, int width) {
-  Schedule s{.kind = Template::kRowReduction, .threads = 256, .vector_width = width};
-  s.threads_per_row = threads_per_row;
-  s.rows_per_block = 256 / threads_per_row;
-  s.persistent = true;
-  s.blocks = kRows / s.rows_per_block;
-  return s;
-}
+Schedule Rows(int threads_per_row, int width) { return RowSchedule(kRows, threads_per_row, width); }
 
 int64_t ColumnsPs(int64_t columns, int thread_rows, absl::string_view term) {
   return TermPs(Sums(columns, AxisMask{1}), Columns(columns, thread_rows), term);

@@ -5,6 +5,7 @@
 #include "fusion/kernel/templates/column_walks.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
+#include "tests/support/kernels/row_schedule.h"
 #include "tests/support/kernels/term_ps.h"
 
 namespace retrograd {
@@ -29,14 +30,7 @@ KernelIr ColumnSums(int64_t columns) {
   return b.Build();
 }
 
-Schedule Rows(int threads_per_row, int width) {
-  Schedule s{.kind = Template::kRowReduction, .threads = 256, .vector_width = width};
-  s.threads_per_row = threads_per_row;
-  s.rows_per_block = 256 / threads_per_row;
-  s.persistent = true;
-  s.blocks = kRows / s.rows_per_block;
-  return s;
-}
+Schedule Rows(int threads_per_row, int width) { return RowSchedule(kRows, threads_per_row, width); }
 
 Schedule Columns(int64_t columns, int64_t split) {
   Schedule s{.kind = Template::kColumnReduction, .threads = 256, .vector_width = 4};
