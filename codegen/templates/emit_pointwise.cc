@@ -7,6 +7,7 @@
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/point_staging.h"
 #include "codegen/templates/templates.h"
+#include "fusion/kernel/ir/accesses/pass_columns.h"
 #include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
@@ -57,6 +58,51 @@ void PrintRowWithEnds(PointPrinter& vectors, const Passes& passes) {
   out.Close();
 }
 
+// A thread stays at its columns from row to row, with what varies along them alone. Neighbours have
+// neighbouring columns, then neighbouring rows.
+void PrintRowsOfThread(PointPrinter& printer, const Passes& passes, absl::string_view first) {
+  LaunchText& launch = passes.launch;
+  const KernelIr& ir = launch.ir();
+  const PassColumns columns = PassColumnsOf(ir);
+  const int64_t at_once = columns.RowsAtOnce(launch.schedule().turns);
+  SourceWriter& out = launch.out;
+  const absl::string_view index = launch.index_type();
+  const AxisMask all = ir.all_axes(), rows = all & ~columns.axes;
+  std::vector<int> of_columns, of_row, stores_of_columns, stores_of_row;
+  for (int i : passes.instrs) {
+    (columns.Keeps(ir.instrs[i]) ? of_columns : of_row).push_back(i);
+  }
+  for (int s : passes.stores) {
+    const bool once = columns.Keeps(ir.instrs[ir.stores[s].instr]);
+    (once ? stores_of_columns : stores_of_row).push_back(s);
+  }
+  const AxisMask used = printer.UsedAxes(passes.instrs, passes.stores, all);
+  const std::string inner = Sized(columns.inner);
+  const bool many = columns.outer > 1;
+  out.Line("const ", index, " i = ", first, ";");
+  out.Open("if (i < ", Sized(Product({columns.outer, at_once, columns.inner})), ")");
+  out.Line("const ", index, " first = i / ", inner, many ? absl::StrCat(" % ", Sized(at_once)) : "",
+           ";");
+  out.Line("const ", index, " column = ",
+           many
+               ? absl::StrCat("i / ", Sized(Product({at_once, columns.inner})), " * ", inner, " + ")
+               : "",
+           "i % ", inner, ";");
+  printer.DeclareAxes(columns.axes, used, "column");
+  printer.Print({.instrs = of_columns,
+                 .reductions = {},
+                 .stores = stores_of_columns,
+                 .level = columns.axes,
+                 .store_condition = "first == 0",
+                 .keep = true});
+  out.Open("for (", index, " row = first; row < ", Sized(columns.rows), "; row += ", Sized(at_once),
+           ")");
+  printer.DeclareAxes(rows, used, "row");
+  printer.Print({.instrs = of_row, .reductions = {}, .stores = stores_of_row, .level = all});
+  out.Close();
+  out.Close();
+}
+
 }  // namespace
 
 GroupKernels EmitPointwise(const KernelBody& body, Dialect dialect) {
@@ -87,6 +133,10 @@ GroupKernels EmitPointwise(const KernelBody& body, Dialect dialect) {
   const std::string first =
       absl::StrCat("(static_cast<", index, ">(RG_BLOCK) * ", schedule.threads, " + RG_THREAD)",
                    step > 1 ? absl::StrCat(" * ", step) : "");
+  if (schedule.turns > 1) {
+    PrintRowsOfThread(printer, passes, first);
+    return {.launches = {launch.Finish("")}};
+  }
   if (covered >= points) {
     out.Line("const ", index, " i = ", first, ";");
     out.Open("if (i < ", Sized(points), ")");

@@ -86,6 +86,30 @@ int64_t UnderWayPs(const Schedule& s, const Footprint& f, const KernelTraffic& t
   return std::max(together, TransferPs(loads + from_caches, std::max<int64_t>(by_some, 1)) - first);
 }
 
+// The norm of order 3 of both, but for its later terms.
+int64_t OfOrder3Ps(int64_t a, int64_t b) {
+  const int64_t longer = std::max(a, b), shorter = std::min(a, b);
+  if (shorter == 0) return longer;
+  const int64_t ratio = MulDiv(shorter, kPpm, longer);
+  return longer + Share(shorter, MulDiv(ratio, ratio, 3 * kPpm));
+}
+
+// Of passes: an SM looks up one line of its cache a clock. The threads of a block look up what all
+// rows share and ask memory for what is their own at the same time, and wait for both.
+int64_t LookupsPs(const KernelTraffic& t, const DeviceSpec& d) {
+  return MulDiv(t.lookups, kPsPerSecond / d.sms, d.clock_hz);
+}
+
+// Threads that go through rows turn by turn wait for each one's loads: no block begins meanwhile.
+// The less an SM has under way, the longer, before memory itself is what they wait for.
+int64_t TurnsPs(const Schedule& s, const Footprint& f, const KernelTraffic& t,
+                const DeviceSpec& d) {
+  const int64_t drawn = std::max<int64_t>(
+      MulDiv(d.hbm_bytes_per_s, BytesInFlight(s, f, d), d.bytes_in_flight_per_sm), 1);
+  return OfOrder3Ps(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)),
+                    TransferPs(t.weighted, drawn));
+}
+
 // SMs that have blocks of the schedule. The numbers of held columns were fitted with all of them.
 int64_t SmsOf(const Schedule& s, const DeviceSpec& d) {
   return TemplateOf(s).holds ? d.sms : SmsForClusters(d.sms, s.cluster);
@@ -276,15 +300,15 @@ int64_t LaterWavesPpm(const Schedule& s, const Footprint& f, const DeviceSpec& d
 // drift apart.
 int64_t LaterWavesPs(int64_t work, const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   const KernelTemplate& t = TemplateOf(s);
-  if (t.walk == Walk::kPoints || t.holds || t.tiles) return 0;
+  if (t.holds || t.tiles) return 0;
   const int64_t waves = LaterWavesPpm(s, f, d);
+  if (t.walk == Walk::kPoints) {
+    return s.kind == Template::kPointwise ? OfOrder3Ps(work, Share(d.block_ps, waves)) - work : 0;
+  }
   if (t.walk == Walk::kColumns) return s.split > 1 ? Share(d.next_column_block_ps, waves) : 0;
   const int64_t blocks =
       Share(MeetsThroughShared(s) ? d.next_meeting_block_ps : d.next_row_block_ps, waves);
-  const int64_t longer = std::max(work, blocks), shorter = std::min(work, blocks);
-  if (shorter == 0) return longer - work;
-  const int64_t ratio = MulDiv(shorter, kPpm, longer);
-  return longer - work + Share(shorter, MulDiv(ratio, ratio, 3 * kPpm));
+  return OfOrder3Ps(work, blocks) - work;
 }
 
 // Until the first rows are there that blocks copy ahead.
@@ -372,10 +396,14 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
       Saturated(MulDiv(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), held, kPpm) + batches);
   const bool batch_waits = batches > 0 && s.staged == 0 && row_batches.passes == 1;
   int64_t hbm = walked;
-  if (!batch_waits) {
+  if (s.turns > 1) {
+    hbm = TurnsPs(s, f, t, d);
+  } else if (!batch_waits) {
     hbm = std::max({MulDiv(TransferPs(t.weighted, bandwidth), held, kPpm),
                     UnderWayPs(s, f, t, lost, d), walked});
   }
+  const int64_t lookups = LookupsPs(t, d);
+  hbm = OfOrder3Ps(hbm, lookups);
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written =
       TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
@@ -429,6 +457,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
            t.read, t.written, t.weighted, static_cast<double>(bandwidth) / 1e12,
            std::max<int64_t>(f.blocks_per_sm, 1) * s.threads, f.bytes_in_flight,
            batches > 0 ? absl::StrCat("; waits between batches of rows ", Us(batches)) : "") +
+           (lookups > 0 ? absl::StrCat("; looks up what rows share for ", Us(lookups)) : "") +
            (lost > 0 ? absl::StrCat("; of the bytes at this width ", lost, " B are read again")
                      : ""));
   term("cache", cache, true,

@@ -184,6 +184,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
       here.repeat = rows ? Repeat::kPerThread : Repeat::kPerColumn;
     }
     const bool each_point = by_points && here.once == points_;
+    here.of_columns = by_points && axes != 0 && p.pass_columns.Keeps(instr);
     here.once = Saturated(here.once * steps);
     here.in_lanes = each_point ? MulDiv(here.once, lanes[i], widest.width) : here.once;
     if (by_points && cost == CostClass::kDivide && simple > 0 && DividesAlike(ir, instr)) {
@@ -193,7 +194,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     here.kept = here.once * (p.inner[i] ? StagesAmong(p.needed_beside_costly, i) : 1);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {
       return e.repeat == here.repeat && e.load == here.load && !e.of_passes &&
-             e.rate_milli == here.rate_milli;
+             e.of_columns == here.of_columns && e.rate_milli == here.rate_milli;
     });
     if (known == evaluations_.end()) {
       evaluations_.push_back(here);
@@ -213,6 +214,7 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
   int64_t values = KeepsCostly(profile_, s) ? e.kept : e.looped;
   if (s.persistent && !HoldsRows(s) && e.load) values = e.once;
   if (s.vector_width > 1 && e.once > 0) values = MulDiv(values, e.in_lanes, e.once);
+  if (e.of_columns) values = CeilDiv(values, s.turns);
   int64_t each = 1;
   switch (e.repeat) {
     case Repeat::kFixed: break;

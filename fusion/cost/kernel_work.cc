@@ -28,6 +28,8 @@ namespace {
 // take by vectors of 8 1.2 of what they take by 4 (bench/results/schedules_of_walks_h200.json).
 constexpr int64_t kTurnsBesideEnds = 3, kTurnsThatHideEnds = 6;
 
+constexpr int64_t kSectorsOfLine = 4;
+
 int64_t EfficiencyPpm(int64_t bytes,
                       const DeviceSpec& d) {  // of an access of so many bytes a thread
   if (bytes >= 16) return kPpm;
@@ -229,7 +231,10 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
     CountAnywhere(ir, instr.buffer, instr.offset.axes(), /*store=*/false);
     const int64_t distinct = ir.Points(instr.offset.axes());
     if (distinct < points_ && distinct > 1) {
-      broadcasts_.push_back({distinct, size});
+      broadcasts_.push_back({.places = distinct,
+                             .element_bytes = size,
+                             .kept = p.pass_columns.Keeps(instr),
+                             .along = (instr.offset.axes() >> FastestAxis(ir) & 1) != 0});
     } else if (TemplateOf(p.shape.kind).walk == Walk::kPoints && !ir.scatter) {
       CountLookups(ir, instr);
     }
@@ -259,6 +264,15 @@ AxisMask KernelWork::PositionsAnywhere(const KernelIr& ir) {
 int64_t KernelWork::BytesOfLookup() const {
   return MulDiv(device_.cache_bytes_per_s, 1,
                 std::max<int64_t>(Product({device_.sms, device_.clock_hz}), 1));
+}
+
+// Lines that the threads of passes look up for so many elements of a broadcast. Accesses of 16
+// bytes to wider vectors leave gaps for those that follow, and find the same lines again.
+int64_t KernelWork::LinesOf(int64_t elements, const Broadcast& b, const Schedule& s) const {
+  if (!b.along || TemplateOf(s).walk != Walk::kPoints) return 0;
+  const int64_t vector = b.element_bytes * s.vector_width;
+  const int64_t apart = std::max<int64_t>(vector / kMaxAccessBytes, 1);
+  return Product({elements, b.element_bytes, apart}) / (kSectorsOfLine * device_.sector_bytes);
 }
 
 // What bytes of a buffer weigh that another access has brought in: elements so many apart that no
@@ -553,10 +567,12 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
   if (s.staged > 0 && s.kind == Template::kScatterAdd) rows_at_once = s.threads;
   for (const Broadcast& b : broadcasts_) {
+    const int64_t rows = b.kept ? s.turns : rows_at_once;
     const int64_t copies =
-        HoldsColumns(s) ? RowBlocks(s) : std::max<int64_t>(points_ / b.places / rows_at_once, 1);
+        HoldsColumns(s) ? RowBlocks(s) : std::max<int64_t>(points_ / b.places / rows, 1);
     const int64_t reads = std::min(MulDiv(b.places, copies, 1), points_);
     t.cache += Share(reads * b.element_bytes, device_.broadcast_miss_ppm);
+    t.lookups += LinesOf(reads, b, s);
   }
   if (!TemplateOf(s).transposes) t.cache += looked_up_without_tiles_;
   if (!s.persistent) t.looped = looped_reread_;

@@ -21,6 +21,8 @@ struct KernelTraffic {
   int64_t looped = 0;             // of cache: what later stages of a row read again
   int64_t cached = 0;        // reads of what this backward wrote, found in the last-level cache
   int64_t part_sectors = 0;  // sectors of which stores write a part, as often as they do
+  // Of passes, lines of an SM's own cache that broadcasts look up, on all SMs.
+  int64_t lookups = 0;
 };
 
 // What it is made of outlives it.
@@ -71,6 +73,8 @@ class KernelWork {
   // A read of fewer places than points: blocks fetch their own copies.
   struct Broadcast {
     int64_t places = 0, element_bytes = 0;
+    bool kept = false;   // by passes that keep their columns
+    bool along = false;  // neighbours along the fastest axis are others
   };
   // Accesses to a tensor at positions in any order, each to a piece of it.
   struct RandomAccess {
@@ -95,13 +99,14 @@ class KernelWork {
   // Evaluations that repeat alike, at one rate.
   struct Evaluations {
     Repeat repeat = Repeat::kFixed;
-    bool load = false;       // address arithmetic, once a vector
-    bool of_passes = false;  // only of passes and of tiles that transpose
-    int64_t rate_milli = 0;  // thousandths of a result for a clock and SM
-    int64_t once = 0;        // evaluations (kFixed) or values, if each is evaluated in one stage
-    int64_t looped = 0;      // the same, if every stage evaluates again what it needs
-    int64_t kept = 0;        // the same, if costly values are kept from stage to stage
-    int64_t in_lanes = 0;    // of `once`, those in lanes of the widest vectors that need them
+    bool load = false;        // address arithmetic, once a vector
+    bool of_passes = false;   // only of passes and of tiles that transpose
+    bool of_columns = false;  // once for all rows of a thread of a pass that keeps its columns
+    int64_t rate_milli = 0;   // thousandths of a result for a clock and SM
+    int64_t once = 0;         // evaluations (kFixed) or values, if each is evaluated in one stage
+    int64_t looped = 0;       // the same, if every stage evaluates again what it needs
+    int64_t kept = 0;         // the same, if costly values are kept from stage to stage
+    int64_t in_lanes = 0;     // of `once`, those in lanes of the widest vectors that need them
   };
 
   static bool HoldsColumns(const Schedule& schedule);
@@ -114,6 +119,7 @@ class KernelWork {
   int TileWidthOfStore(const KernelIr& ir, const Store& store) const;
   static AxisMask PositionsAnywhere(const KernelIr& ir);
   int64_t BytesOfLookup() const;
+  int64_t LinesOf(int64_t elements, const Broadcast& b, const Schedule& schedule) const;
   int64_t AgainBytes(int64_t bytes, int64_t size, int64_t step) const;
   void CountRandom(const KernelIr& ir, int buffer, int64_t times, int64_t elements, bool store);
   void CountLookedUp(const KernelIr& ir, const Instr& load);

@@ -63,9 +63,22 @@ absl::Status CheckColumnUse(const ScheduleReading& r, AxisMask columns) {
   return absl::OkStatus();
 }
 
+// Threads that go through several rows: whole vectors, and each point is some turn's.
+absl::Status CheckTurns(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  const int64_t fastest = r.folds.fastest < 0 ? 1 : r.ir.extents[r.folds.fastest];
+  const int64_t covered = Product({s.blocks, s.threads, s.vector_width, s.turns});
+  if (s.turns < 1 || s.staged != 0 || fastest % s.vector_width != 0 ||
+      covered < r.ir.Points(r.ir.all_axes())) {
+    return r.Misfit("leaves out rows that its threads go through");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckPasses(const ScheduleReading& r) {
   if (!r.folds.folds.empty()) return r.Misfit("walks points where the kernel folds axes");
   if (r.schedule.split != 1) return r.Misfit("splits what it does not fold");
+  if (r.schedule.turns != 1) return CheckTurns(r);
   if (r.schedule.staged == 0) return absl::OkStatus();
   // Blocks whose threads have one point each and never come back for another.
   const int64_t points = r.ir.Points(r.ir.all_axes());

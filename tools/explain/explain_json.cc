@@ -40,6 +40,7 @@ Json ScheduleJson(const Schedule& s) {
           {"threads_per_row", s.threads_per_row},
           {"rows_per_block", s.rows_per_block},
           {"rows_per_thread", s.rows_per_thread},
+          {"turns", s.turns},
           {"persistent", s.persistent},
           {"staged", s.staged},
           {"cluster", s.cluster},

@@ -218,9 +218,11 @@ void CountLate(const KernelIr& ir, KernelProfile& p) {
 
 // Bytes that a thread has under way, on average over all that it moves. Where it loads nothing it
 // waits for nothing: its stores are what is under way.
-int64_t BytesUnderWay(const KernelProfile& p, const PointsOfThread& points) {
-  if (p.loaded_bytes == 0) return p.stored_bytes * points.under_way;
-  const int64_t most = MulDiv(p.loaded_bytes * points.under_way, p.unguarded_ppm, kPpm) +
+int64_t BytesUnderWay(const KernelProfile& p, const Schedule& s, const PointsOfThread& points) {
+  const int64_t kept = s.turns > 1 ? p.pass_columns.loaded_bytes : 0;
+  const int64_t loaded = p.loaded_bytes - kept;
+  if (loaded == 0) return p.stored_bytes * points.under_way;
+  const int64_t most = MulDiv(loaded * points.under_way, p.unguarded_ppm, kPpm) +
                        MulDiv(p.stored_bytes * points.under_way, p.unloaded_ppm, kPpm);
   if (points.among_stores == 0 || p.late_loaded_bytes == 0) return most;
   const int64_t moved = p.loaded_bytes + p.stored_bytes;
@@ -341,7 +343,10 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   ir.scatter ? CountKeptForSums(ir, p) : CountCarried(ir, p);
   CountLate(ir, p);
   if (TemplateOf(shape.kind).walk == Walk::kRows) FindCostly(ir, p);
-  if (shape.kind == Template::kPointwise) p.point_rows = PointRowsOf(ir);
+  if (shape.kind == Template::kPointwise) {
+    p.point_rows = PointRowsOf(ir);
+    p.pass_columns = PassColumnsOf(ir);
+  }
   return p;
 }
 
@@ -368,6 +373,7 @@ bool KeepsColumns(const KernelProfile& p, const Schedule& s) {
 }
 
 bool IsCut(const KernelProfile& p, const Schedule& s) {
+  if (s.turns > 1) return true;
   return WalksRows(s) ? LoopsOverRows(p, s) : s.split > 1;
 }
 
@@ -496,7 +502,8 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   Schedule launched = s;
   launched.rows_per_thread = static_cast<int>(rows);
   const int64_t ahead = TemplateOf(s).points_of_thread(p, launched).vectors;
-  At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width * ahead, 4);
+  const int64_t kept = s.turns > 1 ? p.pass_columns.loaded_bytes : 0;
+  At(counts, RegisterCount::kLoadedVector) = CeilDiv((p.loaded_bytes - kept) * width * ahead, 4);
   At(counts, RegisterCount::kLoadedHeld) = launch == LaunchKind::kColumnFinalize
                                                ? PartialWordsUnderWay(p, s)
                                            : OfWideTiles(s) ? CeilDiv(p.wide_tile_bytes, 4)
@@ -510,6 +517,10 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   if (main && s.staged > 0 && !sums) At(counts, RegisterCount::kCarriedHeld) = 0;
   At(counts, RegisterCount::kColumnSums) *= columns;
   At(counts, RegisterCount::kColumnLoads) *= main && !KeepsColumns(p, s) ? 0 : columns;
+  if (s.turns > 1) {
+    At(counts, RegisterCount::kColumnLoads) = p.pass_columns.words * width;
+    At(counts, RegisterCount::kStores) -= p.pass_columns.stores;
+  }
   At(counts, RegisterCount::kRowSums) *= rows;
   At(counts, RegisterCount::kGuards) *= Unrolled(s) ? held : width * rows;
   At(counts, RegisterCount::kStaged) = main && s.staged > 0;
@@ -556,7 +567,7 @@ Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& p, const Sch
   Footprint f;
   const PointsOfThread points = t.points_of_thread(p, s);
   f.elements = points.at_once;
-  f.bytes_in_flight = BytesUnderWay(p, points);
+  f.bytes_in_flight = BytesUnderWay(p, s, points);
   FillRegisters(p, s, device, f);
   f.shared_bytes = SharedBytes(ir, p, s, MainLaunchNumber(ir, s));
   f.staged_bytes = StagedBytes(ir, p, s);

@@ -4,6 +4,7 @@
 
 #include "fusion/device/device_spec.h"
 #include "fusion/device/register_model.h"
+#include "fusion/kernel/ir/accesses/pass_columns.h"
 #include "fusion/kernel/ir/accesses/point_rows.h"
 #include "fusion/kernel/ir/kernel_ir.h"
 #include "fusion/kernel/ir/scale.h"
@@ -45,6 +46,7 @@ struct KernelProfile {
   // bytes of each of SharedColumnValues.
   std::vector<int> shared_column_values;
   std::vector<PointRows> point_rows;  // of kernels without reductions
+  PassColumns pass_columns;           // of the same
   // The counts of registers.h's model that do not depend on the schedule, each for one element (or
   // one column, or one row): a prediction multiplies them by what a thread holds.
   int64_t stored_bytes = 0;

@@ -14,6 +14,7 @@ std::string Schedule::Print() const {
   if (threads_per_row > 0) absl::StrAppend(&out, " per_row=", threads_per_row);
   if (rows_per_block > 1) absl::StrAppend(&out, " rows=", rows_per_block);
   if (rows_per_thread > 1) absl::StrAppend(&out, " at_once=", rows_per_thread);
+  if (turns > 1) absl::StrAppend(&out, " turns=", turns);
   if (vector_width > 1) absl::StrAppend(&out, " vec=", vector_width);
   if (cluster > 1) absl::StrAppend(&out, " cluster=", cluster);
   if (split > 1) absl::StrAppend(&out, " split=", split);

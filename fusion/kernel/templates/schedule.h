@@ -40,6 +40,8 @@ struct Schedule {
                             // kColumnReduction, kHeldColumns: thread rows of a block that share
                             // the columns
   int rows_per_thread = 1;  // rows at once in the registers of the same threads
+  int turns = 1;            // kPointwise: rows that a thread goes through one after the other, at
+                            // the same columns (accesses/pass_columns.h)
   bool persistent = false;  // inputs stay in registers between stages; else each stage re-reads
   int staged = 0;           // kRowColumn, persistent: rows lie in shared memory, so many batches of
                             // them at once. kScatterAdd: positions do; kPointwise: point_rows.h;
