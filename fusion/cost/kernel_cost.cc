@@ -296,14 +296,16 @@ int64_t LaterWavesPpm(const Schedule& s, const Footprint& f, const DeviceSpec& d
 // sum parts of the same columns go through as many rows each, so that those of a wave end at the
 // same time, and memory rests while the next ones begin. A wave of rows takes as long as a block
 // from its first load to its last store, if that is longer than what the wave moves; where both are
-// about as long they make up the norm of order 3 of both, but for its later terms. Other blocks
-// drift apart.
-int64_t LaterWavesPs(int64_t work, const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+// about as long they make up the norm of order 3 of both, but for its later terms. So does a wave
+// of blocks that look up what rows share before they begin with their own. Other blocks drift
+// apart.
+int64_t LaterWavesPs(int64_t work, bool looks_up, const Schedule& s, const Footprint& f,
+                     const DeviceSpec& d) {
   const KernelTemplate& t = TemplateOf(s);
   if (t.holds || t.tiles) return 0;
   const int64_t waves = LaterWavesPpm(s, f, d);
   if (t.walk == Walk::kPoints) {
-    return s.kind == Template::kPointwise ? OfOrder3Ps(work, Share(d.block_ps, waves)) - work : 0;
+    return looks_up ? OfOrder3Ps(work, Share(d.block_ps, waves)) - work : 0;
   }
   if (t.walk == Walk::kColumns) return s.split > 1 ? Share(d.next_column_block_ps, waves) : 0;
   const int64_t blocks =
@@ -420,7 +422,7 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
   const int64_t not_hidden =
       NotHiddenPs(p, s, f, std::min(loading, compute), std::max(loading, compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
-  const int64_t waves = LaterWavesPs(work + not_hidden, s, f, d);
+  const int64_t waves = LaterWavesPs(work + not_hidden, lookups > 0, s, f, d);
   const int64_t blocks =
       d.block_ps + waves + std::max<int64_t>(later - waves - work - not_hidden, 0);
   const int64_t moving = work + not_hidden + blocks;

@@ -269,7 +269,7 @@ int64_t KernelWork::BytesOfLookup() const {
 // Lines that the threads of passes look up for so many elements of a broadcast. Accesses of 16
 // bytes to wider vectors leave gaps for those that follow, and find the same lines again.
 int64_t KernelWork::LinesOf(int64_t elements, const Broadcast& b, const Schedule& s) const {
-  if (!b.along || TemplateOf(s).walk != Walk::kPoints) return 0;
+  if (!b.along || s.kind != Template::kPointwise) return 0;
   const int64_t vector = b.element_bytes * s.vector_width;
   const int64_t apart = std::max<int64_t>(vector / kMaxAccessBytes, 1);
   return Product({elements, b.element_bytes, apart}) / (kSectorsOfLine * device_.sector_bytes);

@@ -45,8 +45,10 @@ int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& 
 // upsampling's gradient left room for one, which took 1.44 of the time without them.
 constexpr int64_t kMostWordsOfColumns = 96;
 
-// Blocks of an SM, which run at once: threads that keep many values have room for few of them.
-constexpr int64_t kBlocksOfSm[] = {1, 2, 3, 4, 6, 8};
+// Blocks of an SM, which run at once: threads that keep many values have room for few of them. The
+// threads of one alone hide little of what each turn waits for: none of 90 kernels was fastest so
+// (bench/results/schedules_of_passes_by_rows_h200.json).
+constexpr int64_t kBlocksOfSm[] = {2, 3, 4, 6, 8};
 
 // Threads that stay at their columns for several rows. Where columns alone are more than fill the
 // device, each thread goes through all rows.
