@@ -76,6 +76,12 @@ TEST_CASE("a pass that reads each element once, or one number a row, has no colu
   CHECK(PassColumnsOf(b.Build()).axes == 0);
 }
 
+TEST_CASE("a pass over no points has no columns") {
+  CHECK(PassColumnsOf(Scaled(100, 0)).axes == 0);
+  CHECK(PassColumnsOf(Scaled(0, 100)).axes == 0);
+  CHECK(ByRows(Scaled(100, 0)).empty());
+}
+
 TEST_CASE("threads that stay at their columns are candidates where they have several rows") {
   CHECK(!ByRows(Scaled(4000, 24)).empty());
   CHECK(ByRows(Scaled(4, 24)).empty());  // one block has all rows

@@ -67,7 +67,7 @@ PassColumns ColumnsAlong(const KernelIr& ir, AxisMask axes) {
 
 PassColumns PassColumnsOf(const KernelIr& ir) {
   PassColumns best;
-  if (ir.scatter) return best;
+  if (ir.scatter || ir.Points(ir.all_axes()) == 0) return best;
   for (const Instr& load : ir.instrs) {
     if (load.kind != InstrKind::kLoad || !VariesAlongFastest(ir, load)) continue;
     const PassColumns here = ColumnsAlong(ir, load.axes);
