@@ -64,7 +64,10 @@ void PrintRowsOfThread(PointPrinter& printer, const Passes& passes, absl::string
   LaunchText& launch = passes.launch;
   const KernelIr& ir = launch.ir();
   const PassColumns columns = PassColumnsOf(ir);
-  const int64_t at_once = columns.RowsAtOnce(launch.schedule().turns);
+  const Schedule& s = launch.schedule();
+  const int64_t at_once = columns.RowsAtOnce(s.turns);
+  const int64_t places = Product({columns.outer, at_once, columns.inner});
+  RG_CHECK(columns.axes != 0 && Product({s.threads, s.vector_width, launch.blocks()}) >= places);
   SourceWriter& out = launch.out;
   const absl::string_view index = launch.index_type();
   const AxisMask all = ir.all_axes(), rows = all & ~columns.axes;
@@ -72,15 +75,15 @@ void PrintRowsOfThread(PointPrinter& printer, const Passes& passes, absl::string
   for (int i : passes.instrs) {
     (columns.Keeps(ir.instrs[i]) ? of_columns : of_row).push_back(i);
   }
-  for (int s : passes.stores) {
-    const bool once = columns.Keeps(ir.instrs[ir.stores[s].instr]);
-    (once ? stores_of_columns : stores_of_row).push_back(s);
+  for (int store : passes.stores) {
+    const bool once = columns.Keeps(ir.instrs[ir.stores[store].instr]);
+    (once ? stores_of_columns : stores_of_row).push_back(store);
   }
   const AxisMask used = printer.UsedAxes(passes.instrs, passes.stores, all);
   const std::string inner = Sized(columns.inner);
   const bool many = columns.outer > 1;
   out.Line("const ", index, " i = ", first, ";");
-  out.Open("if (i < ", Sized(Product({columns.outer, at_once, columns.inner})), ")");
+  out.Open("if (i < ", Sized(places), ")");
   out.Line("const ", index, " first = i / ", inner, many ? absl::StrCat(" % ", Sized(at_once)) : "",
            ";");
   out.Line("const ", index, " column = ",

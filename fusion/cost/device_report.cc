@@ -189,6 +189,10 @@ uint64_t FingerprintOf(uint64_t ir, const Schedule& s) {
     m.Add(static_cast<uint64_t>(n));
   }
   if (s.cluster > 1) m.Add(static_cast<uint64_t>(s.cluster));
+  if (s.turns > 1) {  // no cluster shares points
+    m.Add(uint64_t{0});
+    m.Add(static_cast<uint64_t>(s.turns));
+  }
   return m.value();
 }
 

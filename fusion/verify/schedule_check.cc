@@ -98,13 +98,15 @@ bool MayTakeOver(const KernelIr& ir, const Schedule& s, int in, int out) {
 absl::Status CheckSchedule(const Group& group, const KernelBody& body) {
   const Schedule& s = body.schedule;
   if (s.threads < 1 || s.threads > 1024 || s.blocks < 1 || s.split < 1 || s.rows_per_block < 1 ||
-      s.rows_per_thread < 1) {
+      s.rows_per_thread < 1 || s.turns < 1) {
     return Broken("P7: its schedule has a number out of range: ", s.Print());
   }
   const ScheduleReading r{.ir = body.ir, .schedule = s, .folds = ReadFoldsOf(body.ir)};
   const TemplateCheck& check = CheckOf(s.kind);
   if (s.cluster != 1 && !check.holds_columns && !check.shares_rows)
     return r.Misfit("has clusters where none is needed");
+  if (s.turns != 1 && s.kind != Template::kPointwise)
+    return r.Misfit("has threads that come back for rows where no points are passed");
   RG_RETURN_IF_ERROR(CheckLoadsAhead(r));
   RG_RETURN_IF_ERROR(CheckWidth(r));
   if (check.scatters != body.ir.scatter.has_value()) {

@@ -63,13 +63,19 @@ absl::Status CheckColumnUse(const ScheduleReading& r, AxisMask columns) {
   return absl::OkStatus();
 }
 
-// Threads that go through several rows: whole vectors, and each point is some turn's.
+// Threads that go through several rows: of whole vectors, as many as have every column of some load
+// in all its rows.
 absl::Status CheckTurns(const ScheduleReading& r) {
   const Schedule& s = r.schedule;
-  const int64_t fastest = r.folds.fastest < 0 ? 1 : r.ir.extents[r.folds.fastest];
-  const int64_t covered = Product({s.blocks, s.threads, s.vector_width, s.turns});
-  if (s.turns < 1 || s.staged != 0 || fastest % s.vector_width != 0 ||
-      covered < r.ir.Points(r.ir.all_axes())) {
+  const int fastest = r.folds.fastest;
+  bool all_rows = false;
+  for (const Instr& load : r.ir.instrs) {
+    if (load.kind != InstrKind::kLoad || fastest < 0 || (load.axes >> fastest & 1) == 0) continue;
+    const int64_t rows = CeilDiv(r.ir.Points(Without(r.ir, load.axes)), int64_t{s.turns});
+    all_rows |=
+        Product({r.ir.Points(load.axes), rows}) <= Product({s.blocks, s.threads, s.vector_width});
+  }
+  if (s.staged != 0 || !all_rows || r.ir.extents[fastest] % s.vector_width != 0) {
     return r.Misfit("leaves out rows that its threads go through");
   }
   return absl::OkStatus();

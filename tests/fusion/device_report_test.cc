@@ -114,6 +114,9 @@ TEST_CASE("fingerprints tell kernels apart by what they compute, not by the grap
   Schedule s = KernelOf(*group)->schedule, t = s;
   t.blocks += 1;
   CHECK(FingerprintOf(1, s) != FingerprintOf(1, t));
+  Schedule by_rows = s;
+  by_rows.turns = 4;
+  CHECK(FingerprintOf(1, by_rows) != FingerprintOf(1, s));
 }
 
 TEST_CASE("a report is read back as it was written; damage is told with its line") {

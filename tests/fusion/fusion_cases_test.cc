@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/planner/planner.h"
@@ -323,6 +324,26 @@ TEST_CASE("fifty cheap ops on a mask that 512 positions share are evaluated once
   CHECK(CasePlan(BroadcastMask(16, 1, 1024, 50)).groups().size() == 1);
   // A mask of two ops is not worth a launch.
   CHECK(CasePlan(BroadcastMask(16, 512, 1024, 2)).groups().size() == 1);
+}
+
+TEST_CASE("the plan checker refuses threads that leave out rows, and turns where there are none") {
+  const BackwardGraph graph = BroadcastMask(16, 512, 1024, 50);
+  const auto with_turns = [](const CasePlan& good, int turns) {
+    FusionPlan plan = good.plan();
+    KernelOf(plan.groups.back())->schedule.turns = turns;
+    return plan;
+  };
+  const CasePlan by_rows(graph);
+  const int turns = by_rows.Kernel("dx").schedule.turns;
+  CHECK(with_turns(by_rows, turns).Verify(by_rows.graph()).ok());
+  for (int wrong : {0, turns / 2}) {
+    const std::string why(with_turns(by_rows, wrong).Verify(by_rows.graph()).message());
+    INFO(wrong << " turns: " << why);
+    CHECK(absl::StrContains(why, wrong == 0 ? "out of range" : "leaves out rows"));
+  }
+  const CasePlan norm(RmsNormBackward({4096, 4096}));
+  const std::string why(with_turns(norm, 2).Verify(norm.graph()).message());
+  CHECK(absl::StrContains(why, "where no points are passed"));
 }
 
 TEST_CASE("an expensive scale of the columns is computed once, unless the rows are few") {
