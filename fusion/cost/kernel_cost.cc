@@ -101,13 +101,14 @@ int64_t LookupsPs(const KernelTraffic& t, const DeviceSpec& d) {
 }
 
 // Threads that go through rows turn by turn wait for each one's loads: no block begins meanwhile.
-// The less an SM has under way, the longer, before memory itself is what they wait for.
+// The less an SM has under way, the longer, before memory itself is what they wait for. Nobody
+// waits for stores.
 int64_t TurnsPs(const Schedule& s, const Footprint& f, const KernelTraffic& t,
                 const DeviceSpec& d) {
   const int64_t drawn = std::max<int64_t>(
       MulDiv(d.hbm_bytes_per_s, BytesInFlight(s, f, d), d.bytes_in_flight_per_sm), 1);
-  return OfOrder3Ps(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)),
-                    TransferPs(t.weighted, drawn));
+  const int64_t loads = MulDiv(t.weighted, t.read, std::max<int64_t>(t.read + t.written, 1));
+  return OfOrder3Ps(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), TransferPs(loads, drawn));
 }
 
 // SMs that have blocks of the schedule. The numbers of held columns were fitted with all of them.
