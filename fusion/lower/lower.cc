@@ -9,6 +9,7 @@
 #include "fusion/lower/indexed/order_positions.h"
 #include "fusion/lower/indexed/slice_gathers.h"
 #include "fusion/lower/indexed/sort_indices.h"
+#include "fusion/lower/layouts/narrow_copies.h"
 #include "fusion/lower/legalize.h"
 #include "fusion/lower/pad_operands.h"
 #include "fusion/lower/padded_rows.h"
@@ -109,7 +110,11 @@ absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph, const Lowe
     RG_ASSIGN_OR_RETURN(g, ExpandDepthwiseTaps(g, options.layouts, *options.device));
   }
   // Last, because every step before may move what lies in memory.
-  return Legalize(g, options.layouts);
+  RG_ASSIGN_OR_RETURN(LegalGraph legal, Legalize(g, options.layouts));
+  if (!legal.layouts.walks_decide) return legal;
+  // What is narrow is copied where walks turn it around. Both are tried together.
+  RG_ASSIGN_OR_RETURN(g, CopyForWideningCasts(legal.graph, legal.layouts.of));
+  return g.num_nodes() == legal.graph.num_nodes() ? legal : Legalize(g, options.layouts);
 }
 
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options) {

@@ -94,6 +94,22 @@ std::vector<int> RecomputeCandidates(const std::vector<Atom>& atoms, const Parti
   return candidates;
 }
 
+std::optional<int> OnlyReader(const std::vector<Atom>& atoms, int producer,
+                              const GroupPricer& pricer) {
+  std::optional<int> only;
+  for (int a = 0; a < static_cast<int>(atoms.size()); ++a) {
+    if (!Reads(atoms[a], producer)) continue;
+    if (only) return std::nullopt;
+    only = a;
+  }
+  if (!only || Escapes(atoms, atoms[producer], pricer)) return std::nullopt;
+  const BackwardGraph& g = pricer.graph();
+  const int64_t elements = g.type(Result(atoms[producer])).elements();
+  const bool repeats = std::any_of(atoms[*only].ops.begin(), atoms[*only].ops.end(),
+                                   [&](NodeId id) { return g.type(id).elements() > elements; });
+  return repeats ? std::nullopt : only;
+}
+
 std::vector<Atom> Recomputed(const std::vector<Atom>& atoms, absl::Span<const int> producers,
                              const GroupPricer& pricer) {
   std::vector<Atom> changed = atoms;

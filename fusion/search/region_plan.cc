@@ -223,6 +223,21 @@ void RegionPlanner::TryRecomputing(absl::Span<const PairChoice> choices, RegionP
   }
 }
 
+// What is recomputed if this producer is, too: it alone, or with the one atom that reads it, which
+// then must be another of `candidates`. Ascending; empty: to recompute it is no plan of its own.
+std::vector<int> RegionPlanner::AlsoRecomputing(const std::vector<int>& chosen, int producer,
+                                                const std::vector<int>& candidates) const {
+  std::vector<int> producers = chosen;
+  producers.push_back(producer);
+  const std::optional<int> reader = OnlyReader(plain_.atoms, producer, pricer_);
+  if (reader && !std::binary_search(chosen.begin(), chosen.end(), *reader)) {
+    if (std::find(candidates.begin(), candidates.end(), *reader) == candidates.end()) return {};
+    producers.push_back(*reader);
+  }
+  std::sort(producers.begin(), producers.end());
+  return producers;
+}
+
 // Adds one producer after the other to those that are recomputed, as long as one makes the plan
 // cheaper: one that does not pay alone may pay beside another.
 void RegionPlanner::Climb(RegionPlan& best) {
@@ -235,14 +250,15 @@ void RegionPlanner::Climb(RegionPlan& best) {
   for (bool better = true; better;) {
     better = false;
     for (size_t i = 0; i < left.size();) {
-      std::vector<int> producers = chosen;
-      producers.insert(std::lower_bound(producers.begin(), producers.end(), left[i]), left[i]);
+      std::vector<int> producers = AlsoRecomputing(chosen, left[i], left);
       if (Tried(producers) || !TryRecomputing(tried_->emplace_back(producers), {}, best)) {
         ++i;
         continue;
       }
       chosen = std::move(producers);
-      left.erase(left.begin() + i);
+      std::erase_if(left,
+                    [&](int a) { return std::binary_search(chosen.begin(), chosen.end(), a); });
+      i = 0;
       better = true;
     }
   }

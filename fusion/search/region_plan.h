@@ -61,6 +61,8 @@ class RegionPlanner {
   // `best` becomes the plan that recomputes producers, if one is cheaper.
   void TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best);
   void Climb(RegionPlan& best);
+  std::vector<int> AlsoRecomputing(const std::vector<int>& chosen, int producer,
+                                   const std::vector<int>& candidates) const;
   bool TryRecomputing(const std::vector<int>& producers, absl::Span<const PairChoice> choices,
                       RegionPlan& best);
   Workplace& Recomputing(const std::vector<int>& producers);

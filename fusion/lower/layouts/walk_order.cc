@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,46 @@
 namespace retrograd {
 namespace {
 
-// Values that are walked together, and along which dims the tensors lie that are read and written
-// along with them.
+// Neighbours of a tensor that lie side by side: how far apart they are among its elements in
+// row-major order, which no reshape changes, and how many lie in a row. step 0: none does.
+struct Neighbours {
+  int64_t step = 0, count = 1;
+};
+
+Neighbours NeighboursAlong(const Shape& shape, int dim) {
+  if (dim < 0 || Elements(shape) == 0) return {};
+  Neighbours along{.step = 1, .count = shape[dim]};
+  for (size_t d = dim + 1; d < shape.size(); ++d) along.step *= shape[d];
+  return along;
+}
+
+// Whether an extent divides what is left of the neighbours from this step on.
+bool Covers(const Neighbours& along, int64_t step, int64_t extent) {
+  const int64_t left = along.step * along.count / step;
+  return step >= along.step && left >= extent && left % extent == 0;
+}
+
+// The layout of the shape in which these neighbours lie side by side, and that is row-major
+// otherwise; nullopt if there is no such layout.
+std::optional<Layout> DenseAlongNeighbours(const Shape& shape, const Neighbours& along) {
+  std::vector<int64_t> order(shape.size());  // greater: further apart
+  int64_t step = 1, covered = 1;
+  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) {
+    const bool side_by_side = shape[d] > 1 && Covers(along, step, shape[d]);
+    if (side_by_side) covered *= shape[d];
+    order[d] = static_cast<int64_t>((side_by_side ? 1 : 2) * shape.size() - d);
+  }
+  if (covered != along.count) return std::nullopt;
+  return DenseInOrderOf(order, shape);
+}
+
+ValueId BehindReshapes(const BackwardGraph& g, ValueId value) {
+  while (g.op(value.node) == Op::reshape) value = g.operands(value.node)[0];
+  return value;
+}
+
+// Values that are walked together, and along which neighbours the tensors lie that are read and
+// written along with them.
 class Walks {
  public:
   Walks(const BackwardGraph& g, absl::Span<const Layout> layouts, absl::Span<const ValueId> values,
@@ -40,27 +79,30 @@ class Walks {
   std::optional<Layout> OrderOf(ValueId value) {
     const auto [begin, end] = Counts(WalkOf(g_.value_index(value)));
     if (begin == end) return std::nullopt;
-    const int present = FastestDim(g_, layouts_, value);
-    const auto same = std::find_if(begin, end, [&](const Tensors& t) { return t.dim == present; });
-    Tensors most = {.dim = present, .count = same == end ? 0 : same->count};
+    const Shape& shape = g_.type(value).shape;
+    const int64_t present = NeighboursAlong(shape, FastestDim(g_, layouts_, value)).step;
+    const auto same =
+        std::find_if(begin, end, [&](const Tensors& t) { return t.along.step == present; });
+    Tensors most = {.along = {.step = present}, .count = same == end ? 0 : same->count};
     for (auto at = begin; at != end; ++at) {
       if (at->count > most.count) most = *at;
     }
-    if (most.dim == present) return std::nullopt;
-    return Layout{DenseAlong(g_.type(value).shape, most.dim)};
+    if (most.along.step == present) return std::nullopt;
+    return DenseAlongNeighbours(shape, most.along);
   }
 
  private:
-  // Tensors of a walk that lie along a dim.
+  // Tensors of a walk that lie along neighbours a step apart; the most that any has in a row.
   struct Tensors {
     uint32_t walk = 0;
-    int dim = 0, count = 0;
+    Neighbours along;
+    int count = 0;
   };
-  // A tensor that counts in a walk: once, and along the dim along which the first who reads it
-  // there does; -1: along none.
+  // A tensor that counts in a walk: once, and along the neighbours along which the first who reads
+  // it there does.
   struct Counted {
     uint32_t walk = 0, tensor = 0;
-    int dim = 0;
+    Neighbours along;
   };
 
   // The value that stands for all that are walked with it.
@@ -75,10 +117,11 @@ class Walks {
   void JoinOperands(NodeId id) {
     const ValueId result{id, 0};
     for (const ValueId operand : g_.operands(id)) {
-      if (!IsElementwise(g_, operand.node) || IsConstant(g_, operand.node)) continue;
-      if (of_no_order_[g_.value_index(operand)]) continue;  // each of its readers may have its own
       if (!SameShape(operand, result)) continue;
-      walk_of_[WalkOf(g_.value_index(operand))] = WalkOf(g_.value_index(result));
+      const ValueId made = BehindReshapes(g_, operand);
+      if (!IsElementwise(g_, made.node) || IsConstant(g_, made.node)) continue;
+      if (of_no_order_[g_.value_index(made)]) continue;  // each of its readers may have its own
+      walk_of_[WalkOf(g_.value_index(made))] = WalkOf(g_.value_index(result));
     }
   }
 
@@ -87,7 +130,8 @@ class Walks {
     if (of_no_order_[g_.value_index(result)]) return;
     if (!free_[g_.value_index(result)]) Count(result, result);
     for (const ValueId operand : g_.operands(id)) {
-      if (IsElementwise(g_, operand.node) || !SameShape(operand, result)) continue;
+      if (!SameShape(operand, result)) continue;
+      if (IsElementwise(g_, BehindReshapes(g_, operand).node)) continue;
       const ValueId stored = BehindViews(g_, operand);
       if (g_.type(stored).elements() < g_.type(result).elements()) continue;  // repeated
       if (!IsConstant(g_, stored.node) && !IsLibrary(g_, stored.node)) Count(operand, result);
@@ -95,9 +139,10 @@ class Walks {
   }
 
   void Count(ValueId tensor, ValueId walked) {
-    const int dim = FastestDim(g_, layouts_, tensor);
+    const Neighbours along =
+        NeighboursAlong(g_.type(tensor).shape, FastestDim(g_, layouts_, tensor));
     const size_t stored = g_.value_index(BehindViews(g_, tensor));
-    counted_.push_back({WalkOf(g_.value_index(walked)), static_cast<uint32_t>(stored), dim});
+    counted_.push_back({WalkOf(g_.value_index(walked)), static_cast<uint32_t>(stored), along});
   }
 
   void CountEach() {
@@ -107,13 +152,14 @@ class Walks {
     const auto same = [&](const Counted& a, const Counted& b) { return of(a) == of(b); };
     counted_.erase(std::unique(counted_.begin(), counted_.end(), same), counted_.end());
     std::sort(counted_.begin(), counted_.end(), [](const Counted& a, const Counted& b) {
-      return std::pair(a.walk, a.dim) < std::pair(b.walk, b.dim);
+      return std::tuple(a.walk, a.along.step, b.along.count) <
+             std::tuple(b.walk, b.along.step, a.along.count);
     });
     for (const Counted& c : counted_) {
-      if (c.dim < 0) continue;
-      const bool again =
-          !tensors_.empty() && tensors_.back().walk == c.walk && tensors_.back().dim == c.dim;
-      if (!again) tensors_.push_back({c.walk, c.dim, 0});
+      if (c.along.step == 0) continue;
+      const bool again = !tensors_.empty() && tensors_.back().walk == c.walk &&
+                         tensors_.back().along.step == c.along.step;
+      if (!again) tensors_.push_back({c.walk, c.along, 0});
       ++tensors_.back().count;
     }
   }
@@ -133,7 +179,7 @@ class Walks {
   std::vector<uint32_t> walk_of_;  // by value_index: a value of the same walk
   std::vector<bool> free_;         // by value_index
   std::vector<Counted> counted_;
-  std::vector<Tensors> tensors_;  // by walk and dim
+  std::vector<Tensors> tensors_;  // by walk and step
 };
 
 }  // namespace

@@ -13,13 +13,13 @@
 
 namespace retrograd {
 
-// Elementwise values that read each other, not through a view, are walked together: most of them
-// share kernels. Of each of `values`, which are elementwise: a layout along the dim along which
-// most of these lie, of all that are walked with it: what is read from elsewhere, each once, and
-// the elementwise values that are not among `values`: outputs and operands of calls. Results of
-// calls do not count, whose order is as free, nor what is repeated. nullopt if the value lies so by
-// `layouts`, or along a dim of as many. layouts: of all values. of_no_order: as ValuesOfNoOrder
-// says.
+// Elementwise values that read each other, not through a view or through reshapes alone, are walked
+// together: most of them share kernels. Of each of `values`, which are elementwise: a layout along
+// the dim along which most of these lie, of all that are walked with it: what is read from
+// elsewhere, each once, and the elementwise values that are not among `values`: outputs and
+// operands of calls. Results of calls do not count, whose order is as free, nor what is repeated.
+// nullopt if the value lies so by `layouts`, or along a dim of as many, or if its dims do not tell
+// that dim apart. layouts: of all values. of_no_order: as ValuesOfNoOrder says.
 std::vector<std::optional<Layout>> OrdersOfWalks(const BackwardGraph& graph,
                                                  absl::Span<const Layout> layouts,
                                                  absl::Span<const ValueId> values,
