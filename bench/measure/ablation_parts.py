@@ -217,6 +217,12 @@ PARTS = {
     "rows at once": _feature(
         "rows_at_once", "a thread holds one row", _TEMPLATES + "row_walks.cc:RowsAtOnce",
         _TEMPLATES + "column_reduction.cc:WithRowsAtOnce"),
+    "passes by rows": _feature(
+        "passes_by_rows", "each thread of a pass has one vector of points",
+        "fusion/kernel/ir/accesses/pass_columns.cc", "fusion/kernel/ir/accesses/pass_columns.h",
+        _TEMPLATES + "pointwise.cc:AddPassesOfRows",
+        "codegen/templates/emit_pointwise.cc:PrintRowsOfThread",
+        "fusion/cost/kernel_cost.cc:TurnsPs"),
     "tiles that transpose": _feature(
         "transpose_tiles", "loads or stores across the fastest axis do not coalesce",
         _TEMPLATES + "transpose.cc", "fusion/kernel/ir/accesses/transposed.cc", "fusion/kernel/ir/accesses/transposed.h",

@@ -32,7 +32,10 @@ class CallMaker {
     const CallOp& row = CallOpOf(g_.op(id));
     Group group;
     group.nodes = {id};
-    Call call{.node = id, .op = g_.op(id), .attributes = g_.node(id).attrs};
+    Call call{.node = id,
+              .op = g_.op(id),
+              .attributes = g_.node(id).attrs,
+              .tf32 = g_.numerics().allow_tf32};
     for (ValueId v : g_.operands(id)) {
       std::optional<CallTensor> operand = TensorOf(row, v);
       if (!operand || !row.reads(operand->shape, operand->strides)) return Unreadable(id);

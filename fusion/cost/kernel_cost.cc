@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/cost/along_rows.h"
 #include "fusion/cost/last_wave.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/column_walks.h"
@@ -406,7 +407,8 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
                     UnderWayPs(s, f, t, lost, d), walked});
   }
   const int64_t lookups = LookupsPs(t, d);
-  hbm = OfOrder3Ps(hbm, lookups);
+  const int64_t along_rows = AlongRowsPs(t.sectors_along_rows, d);
+  hbm = OfOrder3Ps(hbm, lookups) + along_rows;
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written =
       TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
@@ -461,6 +463,8 @@ Price KernelPricer::Of(const Schedule& chosen, const Footprint& f, bool explain)
            std::max<int64_t>(f.blocks_per_sm, 1) * s.threads, f.bytes_in_flight,
            batches > 0 ? absl::StrCat("; waits between batches of rows ", Us(batches)) : "") +
            (lookups > 0 ? absl::StrCat("; looks up what rows share for ", Us(lookups)) : "") +
+           (along_rows > 0 ? absl::StrCat("; asks for elements along rows for ", Us(along_rows))
+                           : "") +
            (lost > 0 ? absl::StrCat("; of the bytes at this width ", lost, " B are read again")
                      : ""));
   term("cache", cache, true,

@@ -23,6 +23,7 @@ struct KernelTraffic {
   int64_t part_sectors = 0;  // sectors of which stores write a part, as often as they do
   // Of passes, lines of an SM's own cache that broadcasts look up, on all SMs.
   int64_t lookups = 0;
+  int64_t sectors_along_rows = 0;  // as SectorsAlongRows says
 };
 
 // What it is made of outlives it.
@@ -63,7 +64,9 @@ class KernelWork {
     bool in_rows = false, by_tile = false;
     bool transposed = false;  // of a kernel with transposing tiles: by one of them
     bool of_all = false;      // all points together access all of the buffer
-    int64_t bytes = 0;        // distinct
+    // Of accesses along the rows of columns (RunsAlongRows): from column to column. 0: of others.
+    int64_t column_step_bytes = 0;
+    int64_t bytes = 0;  // distinct
   };
   // What a team of threads has of a tile at a time.
   struct TileParts {

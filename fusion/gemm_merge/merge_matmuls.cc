@@ -47,6 +47,7 @@ class Pricer {
     call.k = g_.type(g_.operands(id)[0]).shape[1];
     call.in_dtype = g_.type(g_.operands(id)[0]).dtype;
     call.out_dtype = d.dtype;
+    call.tf32 = g_.numerics().allow_tf32;
     return call;
   }
   int64_t Ps(const MatMulCall& call) const { return PriceMatMul(call, d_).ps; }

@@ -86,7 +86,10 @@ class Chooser {
   }
 
   int64_t CallPs(NodeId id) const {
-    Call call{.node = id, .op = g_.op(id), .attributes = g_.node(id).attrs};
+    Call call{.node = id,
+              .op = g_.op(id),
+              .attributes = g_.node(id).attrs,
+              .tf32 = g_.numerics().allow_tf32};
     for (const ValueId v : g_.operands(id)) call.operands.push_back(Tensor(v));
     call.results = {Tensor({id, 0})};
     return CallOpOf(call.op).price(call, device_, /*explain=*/false).ps;

@@ -86,7 +86,10 @@ class Chain {
   int64_t CallsPs(bool last) const {
     int64_t ps = 0;
     for (const NodeId id : convolutions_) {
-      Call call{.node = id, .op = g_.op(id), .attributes = g_.node(id).attrs};
+      Call call{.node = id,
+                .op = g_.op(id),
+                .attributes = g_.node(id).attrs,
+                .tf32 = g_.numerics().allow_tf32};
       for (const ValueId v : g_.operands(id)) call.operands.push_back(TensorOf(v, last));
       call.results.push_back(TensorOf({id, 0}, last));
       ps += CallOpOf(call.op).price(call, device_, /*explain=*/false).ps;

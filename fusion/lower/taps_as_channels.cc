@@ -101,7 +101,7 @@ class Chooser {
           .value = v, .shape = shape, .strides = ChannelsLastStrides(shape), .dtype = dtype};
     };
     const ValueId dy = g_.operands(id)[0], given = g_.operands(id)[1];
-    Call call{.node = id, .op = g_.op(id), .attributes = attrs};
+    Call call{.node = id, .op = g_.op(id), .attributes = attrs, .tf32 = g_.numerics().allow_tf32};
     call.operands = {tensor(dy, g_.type(dy).shape, g_.type(dy).dtype),
                      tensor(given, x, g_.type(given).dtype)};
     call.results = {tensor({id, 0}, w, g_.type(id).dtype)};

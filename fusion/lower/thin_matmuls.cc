@@ -59,10 +59,15 @@ bool IsThin(const BackwardGraph& g, NodeId id, const DeviceSpec& d) {
   const DType in = g.type(g.operands(id)[0]).dtype, out = g.type(id).dtype;
   const Product3 p = ProductOf(g, id);
   if (IsFp8(in) || p.terms() == 0 || std::min({p.m, p.n, p.k}) > kFew) return false;
-  const int64_t library =
-      PriceMatMul(
-          {.m = p.m, .n = p.n, .k = p.k, .batch = {p.batch}, .in_dtype = in, .out_dtype = out}, d)
-          .ps;
+  const int64_t library = PriceMatMul({.m = p.m,
+                                       .n = p.n,
+                                       .k = p.k,
+                                       .batch = {p.batch},
+                                       .in_dtype = in,
+                                       .out_dtype = out,
+                                       .tf32 = g.numerics().allow_tf32},
+                                      d)
+                              .ps;
   const int64_t ours = SumOfProductsPs(p, in, out, d);
   return ours < library;
 }

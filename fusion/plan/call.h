@@ -51,6 +51,7 @@ struct Call {
   Op op{};
   std::vector<CallTensor> operands, results;  // in the op's order
   Attrs attributes;                           // the op's
+  bool tf32 = false;  // operands in fp32 may be rounded to TF32: as the graph's numerics say
   // The first result is added to this value, whose storage it takes over.
   std::optional<ValueId> previous;
   std::optional<CallEpilogue> epilogue;

@@ -67,6 +67,7 @@ inline constexpr Feature kFeatures[] = {
     {"staged_rows", "rows loaded ahead into shared memory"},
     {"register_slack", "registers a little above the cap, which a compiler may fit"},
     {"rows_at_once", "several rows at once in the registers of the same threads"},
+    {"passes_by_rows", "threads of passes that stay at their columns for several rows"},
     {"transpose_tiles", "tiles in shared memory where loads and stores run along different axes"},
     {"held_columns", "columns on chip between what folds them and what reads the results"},
     {"held_tiles", "tiles on chip whose rows and columns are folded, or stored across"},

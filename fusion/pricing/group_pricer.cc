@@ -134,6 +134,7 @@ ScheduleLimits GroupPricer::schedule_limits() const {
   limits.persistent = options_.persistent;
   if (!options_.stage_rows) limits.staged_bytes = 0;
   limits.rows_at_once = options_.rows_at_once;
+  limits.passes_by_rows = options_.passes_by_rows;
   limits.transpose_tiles = options_.transpose_tiles;
   limits.hold_columns = options_.hold_columns;
   limits.hold_tiles = options_.hold_tiles;

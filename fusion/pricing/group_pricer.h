@@ -64,8 +64,8 @@ struct KernelPrices {
 struct PricerOptions {
   // Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
   bool vectorize = true, split = true, persistent = true, stage_rows = true, rows_at_once = true,
-       transpose_tiles = true, hold_columns = true, hold_tiles = true, unroll = true,
-       unify_branches = true;
+       passes_by_rows = true, transpose_tiles = true, hold_columns = true, hold_tiles = true,
+       unroll = true, unify_branches = true;
   int64_t memory_ps_per_mib = 0;  // price of what a kernel stores for others, to lower the peak
   DeviceReport feedback;          // real registers of kernels that an earlier plan chose
   int64_t schedule_salt = 0;      // not 0: a random admissible schedule by this seed, for tests

@@ -225,6 +225,7 @@ class CallChecker {
     }
     if (rule == nullptr) return Broken("P5: its call is of an op that no library makes");
     if (c_.attributes != g_.node(id).attrs) return Broken("P5: its call has other attributes");
+    if (c_.tf32 != g_.numerics().allow_tf32) return Broken("P5: its call has other numerics");
     const absl::Span<const ValueId> operands = g_.operands(id);
     const size_t results = g_.node(id).results.size();
     if (c_.operands.size() != operands.size() || c_.results.size() != results) {

@@ -1,6 +1,8 @@
 // Prices of matmuls: what they follow of the device, and of how their operands lie.
 #include "fusion/ops/matmul/matmul_cost.h"
 
+#include <cmath>
+
 #include "absl/strings/numbers.h"
 #include "fusion/device/device_numbers.h"
 #include "tests/catch.h"
@@ -50,6 +52,23 @@ TEST_CASE("a sum over k is divided into slices that fill the device's own SMs") 
     CHECK(slices > 16);
     CHECK(static_cast<int64_t>(sms) % slices == 0);
   }
+}
+
+// decorrelation in bench/results/ops_at_other_sizes_h200.json and ops_nvidia_h200.json, whose
+// graphs allow TF32: 343.3, 51.9 us. A graph that does not is not given its rate.
+TEST_CASE("products of fp32 reach the rate that the graph's numerics allow") {
+  const DeviceSpec device = With("h200", {});
+  const auto us = [&](MatMulCall call, bool tf32) {
+    call.tf32 = tf32;
+    return static_cast<double>(PriceMatMul(call, device).ps) / 1e6;
+  };
+  const MatMulCall large = Product(1024, 8192, 8192, DType::kFp32);
+  const MatMulCall square = Product(2048, 2048, 2048, DType::kFp32);
+  CHECK(std::abs(us(large, true) / 343.3 - 1) < 0.2);
+  CHECK(std::abs(us(square, true) / 51.9 - 1) < 0.2);
+  CHECK(us(large, false) > 5 * us(large, true));
+  const MatMulCall narrow = Product(2048, 2048, 2048);
+  CHECK(us(narrow, true) == us(narrow, false));
 }
 
 // bf16 over a vocabulary of 30,522 words on one H200 (docs/benchmarks.md), as times of the same

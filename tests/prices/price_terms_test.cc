@@ -569,7 +569,6 @@ TEST_CASE("every number that says how long something takes is in some price") {
                                            "early_launch_gain_us",
                                            "early_launch_longest_us",
                                            "early_launch_bytes",
-                                           "matmul_tf32_flops",
                                            "matmul_least_slice",
                                            "epilogue_kernels"};
   const DeviceSpec base = Device("h200");
@@ -616,6 +615,8 @@ TEST_CASE("every number that says how long something takes is in some price") {
       if (IsFp8(dtype)) all.back().matmul.out_dtype = DType::kBf16;
     }
   }
+  all.push_back({.matmul = Product(4096, 4096, 4096, DType::kFp32)});
+  all.back().matmul.tf32 = true;
   // Whose rows begin at multiples of 4 and of 8 bytes; by tiles, whose first or products bind.
   for (const int64_t off : {2, 4}) {
     all.push_back({.matmul = Product(1000 + off, 1000 + off, 1000 + off, DType::kBf16)});

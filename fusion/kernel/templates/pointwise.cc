@@ -54,6 +54,7 @@ constexpr int64_t kBlocksOfSm[] = {2, 3, 4, 6, 8};
 // device, each thread goes through all rows.
 void AddPassesOfRows(CandidateList& list, int width) {
   const PassColumns& columns = list.profile().pass_columns;
+  if (!list.limits().passes_by_rows) return;
   if (columns.axes == 0 || HasEnds(list.ir(), width)) return;
   if (columns.words * width > kMostWordsOfColumns) return;
   const int64_t vectors = Product({columns.inner / width, columns.outer});

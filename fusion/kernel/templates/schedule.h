@@ -108,6 +108,7 @@ struct ScheduleLimits {
   bool split = true;
   bool persistent = true;
   bool rows_at_once = true;
+  bool passes_by_rows = true;
   bool transpose_tiles = true;
   bool hold_columns = true;
   bool hold_tiles = true;

@@ -38,6 +38,7 @@ ConvolutionCall ConvolutionOf(const Call& call) {
       ConvolutionGeometryOf(call.op, operands, call.attributes);
   RG_CHECK(geometry.ok());
   ConvolutionCall made{.op = call.op, .geometry = *std::move(geometry)};
+  made.tf32 = call.tf32;
   made.in = Lifted(made.geometry.in, 1);
   made.kernel = Lifted(made.geometry.kernel, 1);
   made.out = Lifted(made.geometry.out, 1);

@@ -26,6 +26,7 @@ struct ConvolutionCall {
   SpatialExtents in, kernel, out, stride, padding, dilation;
   // Of x * w = y: which of them are operands and which is the result says the op.
   ConvolutionTensor x, w, y;
+  bool tf32 = false;  // as of a Call
 
   int64_t in_channels_of_group() const { return geometry.in_channels / geometry.groups; }
   int64_t out_channels_of_group() const { return geometry.out_channels / geometry.groups; }

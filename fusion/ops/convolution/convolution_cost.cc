@@ -180,7 +180,7 @@ MatMulCall AsMatMul(const ConvolutionCall& c) {
   const int64_t pixels_out = Product({c.geometry.batch, Volume(c.out)});
   const int64_t pixels_in = Product({c.geometry.batch, Volume(c.in)});
   const int64_t taps = Volume(c.kernel);
-  MatMulCall m{.batch = {c.geometry.groups}};
+  MatMulCall m{.batch = {c.geometry.groups}, .tf32 = c.tf32};
   if (c.op == Op::convolution_input_gradient) {
     // A pixel meets one tap of each stride; those that meet most make the longest sums.
     int64_t met = 1;

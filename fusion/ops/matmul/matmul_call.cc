@@ -29,7 +29,8 @@ MatMulCall MatMulOf(const Call& call) {
           .a = MatrixOf(call.operands[0]),
           .b = MatrixOf(call.operands[1]),
           .d = MatrixOf(call.results[0]),
-          .accumulate = call.previous.has_value()};
+          .accumulate = call.previous.has_value(),
+          .tf32 = call.tf32};
 }
 
 }  // namespace retrograd

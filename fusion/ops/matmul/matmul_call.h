@@ -27,6 +27,7 @@ struct MatMulCall {
   DType out_dtype = DType::kFp32;
   MatrixOperand a, b, d;
   bool accumulate = false;
+  bool tf32 = false;  // as of a Call
   friend bool operator==(const MatMulCall&, const MatMulCall&) = default;
 };
 

@@ -12,9 +12,10 @@
 namespace retrograd {
 namespace {
 
-int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
+int64_t MatMulRate(const MatMulCall& call, const DeviceSpec& d) {
+  const DType dtype = call.in_dtype;
   if (dtype == DType::kFp64) return d.matmul_fp64_flops;
-  if (dtype == DType::kFp32) return d.matmul_fp32_flops;
+  if (dtype == DType::kFp32) return call.tf32 ? d.matmul_tf32_flops : d.matmul_fp32_flops;
   return IsFp8(dtype) ? d.matmul_fp8_flops : d.matmul_bf16_flops;
 }
 
@@ -94,7 +95,7 @@ struct CallNumbers {
 };
 
 CallNumbers NumbersOf(const MatMulCall& call, const DeviceSpec& d) {
-  CallNumbers w{.rate = MatMulRate(call.in_dtype, d), .misaligned_ppm = MisalignedPpm(call, d)};
+  CallNumbers w{.rate = MatMulRate(call, d), .misaligned_ppm = MisalignedPpm(call, d)};
   for (int64_t b : call.batch) w.batch *= b;
   const int64_t operands = w.batch * (call.m * call.k + call.k * call.n) * SizeBytes(call.in_dtype);
   w.read_ps = TransferPs(operands, d.hbm_bytes_per_s);
@@ -109,7 +110,8 @@ Cut CutInto(const MatMulCall& call, const CallNumbers& w, const Tile& tile, int6
             const DeviceSpec& d) {
   const int64_t sm_rate = std::max<int64_t>(w.rate / d.sms, 1);
   const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
-  const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
+  const int64_t wait_ps = d.matmul_step_ps * std::max<int64_t>(SizeBytes(call.in_dtype) / 2, 1);
+  const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), wait_ps);
   Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({Tiles(call, w, tile), pieces})};
   const int64_t terms = std::max<int64_t>(CeilDiv(call.k, pieces), 1);
   const int64_t steps = CeilDiv(terms, d.matmul_step_terms) * d.matmul_step_terms;

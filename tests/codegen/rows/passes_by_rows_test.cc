@@ -85,6 +85,7 @@ TEST_CASE("a pass over no points has no columns") {
 TEST_CASE("threads that stay at their columns are candidates where they have several rows") {
   CHECK(!ByRows(Scaled(4000, 24)).empty());
   CHECK(ByRows(Scaled(4, 24)).empty());  // one block has all rows
+  CHECK(ByRows(Scaled(4000, 24), {.sms = 1, .passes_by_rows = false}).empty());
   for (const Schedule& s : ByRows(Scaled(4000, 24))) {
     INFO(s.Print());
     CHECK(s.blocks <= 8 * kOneSm.sms);

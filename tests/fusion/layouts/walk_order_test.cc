@@ -319,7 +319,7 @@ BackwardGraph OfGroupNorm(int64_t images, int64_t channels, int64_t places, DTyp
 TEST_CASE("a norm over groups of channels turns one tensor around, and stores it narrow") {
   const DeviceSpec device = H200();
   const BackwardGraph graph = OfGroupNorm(8, 320, 4096, DType::kBf16);
-  CHECK(PriceOf(graph, device) < PriceOf(graph, device, {"walk_order"}) / 2);
+  CHECK(PriceOf(graph, device) < PriceOf(graph, device, {"walk_order"}) * 7 / 10);
   const auto planned = PlanFusion(graph, device, {});
   REQUIRE(planned.ok());
   std::vector<std::string> copied;
