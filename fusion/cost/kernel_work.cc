@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "fusion/cost/along_rows.h"
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/accesses/interleaved.h"
 #include "fusion/kernel/ir/accesses/transposed.h"
@@ -444,7 +443,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
       .in_rows = column_axis_ >= 0 && LaneStride(offset, {column_axis_, 2}) == 1,
       .by_tile = tile_width > 1,
       .transposed = transposed_axis_ >= 0 && RunsAlong(offset, transposed_axis_, FastestAxis(ir)),
-      .column_step_bytes = step > 1 && RunsAlongRows(ir, profile_, offset) ? step * size : 0};
+      .along_rows = store ? AlongRows() : RunAlongRows(ir, profile_, offset, step, size)};
   if (step > 1) {
     const int64_t waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
     access.waste_ppm = std::max(waste * kPpm / loads_of_sectors, kPpm);
@@ -465,7 +464,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
         known.piece_bytes == access.piece_bytes && known.fresh == access.fresh &&
         known.store_of_lanes == access.store_of_lanes && known.in_rows == access.in_rows &&
         known.by_tile == access.by_tile && known.transposed == access.transposed &&
-        known.column_step_bytes == access.column_step_bytes && known.of_all == access.of_all) {
+        known.along_rows == access.along_rows && known.of_all == access.of_all) {
       known.bytes += access.bytes;
       return;
     }
@@ -522,8 +521,8 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
     const int64_t ppm = SectorsPpm(a.element_bytes, shape_.columns, a.of_all, s, device_);
     return over(MulDiv(a.bytes, ppm, kPpm), WidthOf(a, s));
   }
-  if (a.column_step_bytes > 0) {
-    return MulDiv(a.bytes, FetchedAlongRowsPpm(a.waste_ppm, s), kPpm);
+  if (a.along_rows.rows > 0) {
+    return MulDiv(a.bytes, FetchedAlongRowsPpm(a.waste_ppm, a.along_rows, s), kPpm);
   }
   const bool ragged = FormUnder(a, s).shifted || row_ % s.vector_width != 0;
   // Rows that are copied ahead come whole, and of a cluster one block alone has an end.
@@ -565,9 +564,9 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
       t.cache += MulDiv(a.bytes, std::max(vector - width, int64_t{0}), width);
     }
     t.part_sectors += PartSectors(a, s);
-    if (a.column_step_bytes > 0) {
+    if (a.along_rows.rows > 0) {
       t.sectors_along_rows +=
-          SectorsAlongRows(a.bytes / a.element_bytes, a.column_step_bytes, s, device_);
+          SectorsAlongRows(a.bytes / a.element_bytes, a.element_bytes, a.along_rows, s, device_);
     }
     const int64_t weighted = WeightedBytes(a, s);
     t.weighted += weighted;

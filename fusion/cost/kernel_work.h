@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fusion/cost/along_rows.h"
 #include "fusion/device/device_spec.h"
 #include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
@@ -64,9 +65,8 @@ class KernelWork {
     bool in_rows = false, by_tile = false;
     bool transposed = false;  // of a kernel with transposing tiles: by one of them
     bool of_all = false;      // all points together access all of the buffer
-    // Of accesses along the rows of columns (RunsAlongRows): from column to column. 0: of others.
-    int64_t column_step_bytes = 0;
-    int64_t bytes = 0;  // distinct
+    AlongRows along_rows;     // of loads of walks down columns
+    int64_t bytes = 0;        // distinct
   };
   // What a team of threads has of a tile at a time.
   struct TileParts {

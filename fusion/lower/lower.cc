@@ -112,9 +112,13 @@ absl::StatusOr<LegalGraph> LowerAndLayOut(const BackwardGraph& graph, const Lowe
   // Last, because every step before may move what lies in memory.
   RG_ASSIGN_OR_RETURN(LegalGraph legal, Legalize(g, options.layouts));
   if (!legal.layouts.walks_decide) return legal;
-  // What is narrow is copied where walks turn it around. Both are tried together.
+  // What is narrow is copied where its casts lie otherwise. Both are tried together: without the
+  // order of walks there are no copies.
   RG_ASSIGN_OR_RETURN(g, CopyForWideningCasts(legal.graph, legal.layouts.of));
-  return g.num_nodes() == legal.graph.num_nodes() ? legal : Legalize(g, options.layouts);
+  if (g.num_nodes() == legal.graph.num_nodes()) return legal;
+  RG_ASSIGN_OR_RETURN(LegalGraph copied, Legalize(g, options.layouts));
+  copied.layouts.walks_decide = true;
+  return copied;
 }
 
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options) {

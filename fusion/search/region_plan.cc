@@ -223,16 +223,17 @@ void RegionPlanner::TryRecomputing(absl::Span<const PairChoice> choices, RegionP
   }
 }
 
-// What is recomputed if this producer is, too: it alone, or with the one atom that reads it, which
-// then must be another of `candidates`. Ascending; empty: to recompute it is no plan of its own.
+// What is recomputed if this producer is, too: it alone, or with the one atom that reads it, and
+// the one that reads that. All must be among `candidates`. Ascending; empty: to recompute it is no
+// plan of its own.
 std::vector<int> RegionPlanner::AlsoRecomputing(const std::vector<int>& chosen, int producer,
                                                 const std::vector<int>& candidates) const {
   std::vector<int> producers = chosen;
-  producers.push_back(producer);
-  const std::optional<int> reader = OnlyReader(plain_.atoms, producer, pricer_);
-  if (reader && !std::binary_search(chosen.begin(), chosen.end(), *reader)) {
-    if (std::find(candidates.begin(), candidates.end(), *reader) == candidates.end()) return {};
-    producers.push_back(*reader);
+  for (std::optional<int> next = producer;
+       next && !std::binary_search(chosen.begin(), chosen.end(), *next);
+       next = OnlyReader(plain_.atoms, *next, pricer_)) {
+    if (std::find(candidates.begin(), candidates.end(), *next) == candidates.end()) return {};
+    producers.push_back(*next);
   }
   std::sort(producers.begin(), producers.end());
   return producers;

@@ -47,14 +47,41 @@ TEST_CASE("rows that a block loads at once share the sectors that they lie in") 
       0);
 }
 
+TEST_CASE("rows share sectors as far as they follow one another, and others not") {
+  const auto waste = [&](int64_t run) {
+    return FetchedAlongRowsPpm(16 * kPpm, {.rows = run, .column_step_bytes = 1 << 10},
+                               Columns(32, 4));
+  };
+  CHECK(waste(2) == 8 * kPpm);
+  CHECK(waste(kRows) == kPpm);
+  // Images of 2 x 2 places: rows of 4 follow one another, of another image they do not.
+  const IndexExpr at = A(0) * 4 * kColumns + A(3) * 4 + A(1) * 2 + A(2);
+  KernelIrBuilder b({kRows / 4, 2, 2, kColumns});
+  const int y = b.Load(b.In(DType::kBf16, kRows * kColumns), at);
+  b.Store(b.Reduce(Op::sum, y, AxisMask{7}), b.Out(DType::kBf16, kColumns), A(3));
+  const KernelIr ir = b.Build();
+  const KernelProfile profile = ProfileKernel(ir, Classify(ir));
+  CHECK(RunAlongRows(ir, profile, at, 4, 2) == AlongRows{.rows = 4, .column_step_bytes = 8});
+  CHECK(RunAlongRows(ir, profile, A(0) * 4 * kColumns + A(3) + A(2) * kColumns, 1, 2) ==
+        AlongRows{});
+}
+
 TEST_CASE("a warp asks for as many sectors as it has columns") {
   const DeviceSpec d = Device("h200");
   const int64_t elements = kRows * kColumns;
-  // Blocks of 8 and of 64 lanes; a warp has 32 threads.
-  CHECK(SectorsAlongRows(elements, 1 << 17, Columns(32, 4), d) == elements / 4);
-  CHECK(SectorsAlongRows(elements, 1 << 17, Columns(4, 4), d) == elements);
-  // Two columns in a line of 128 bytes.
-  CHECK(SectorsAlongRows(elements, 64, Columns(4, 4), d) == elements / 2);
+  const auto sectors = [&](int64_t bytes, int64_t step, const Schedule& s, const DeviceSpec& of) {
+    return SectorsAlongRows(elements, bytes, {.rows = kRows, .column_step_bytes = step}, s, of);
+  };
+  // Blocks of 8, of 64 and of 2 lanes; a warp has 32 threads.
+  CHECK(sectors(2, 1 << 17, Columns(32, 4), d) == elements / 4);
+  CHECK(sectors(2, 1 << 17, Columns(4, 4), d) == elements);
+  CHECK(sectors(2, 1 << 17, Columns(128, 4), d) == elements / 16);
+  CHECK(sectors(4, 1 << 17, Columns(128, 4), d) == elements / 8);  // 64 bytes of each column
+  // Two columns in a line of 128 bytes, which is a sector of AMD's devices.
+  CHECK(sectors(2, 64, Columns(4, 4), d) == elements / 2);
+  const DeviceSpec amd = Device("mi300x");
+  CHECK(sectors(2, 128, Columns(4, 4), amd) == elements);
+  CHECK(AlongRowsPs(1000, amd) > 2 * AlongRowsPs(1000, d) / 3);
   const int64_t added = TermPs(SumsOfProducts(true), Columns(32, 4), "hbm") -
                         TermPs(SumsOfProducts(false), Columns(32, 4), "hbm");
   CHECK(added == AlongRowsPs(elements / 4, d));

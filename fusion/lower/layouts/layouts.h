@@ -24,7 +24,9 @@ struct LayoutOptions {
 
 struct ValueLayouts {
   std::vector<Layout> of;  // by value_index; values that are never stored (views) have no strides
-  bool walks_decide = false;  // a value lies otherwise than without LayoutOptions::walk_order
+  // A value lies otherwise than without LayoutOptions::walk_order, or is a copy for a cast that
+  // does.
+  bool walks_decide = false;
 };
 
 ValueLayouts AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options = {});

@@ -1,5 +1,6 @@
 #include "fusion/lower/layouts/narrow_copies.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -32,7 +33,8 @@ absl::StatusOr<BackwardGraph> CopyForWideningCasts(const BackwardGraph& graph,
   }
   if (casts.empty()) return graph;
   Rewriter rewriter(graph);
-  absl::flat_hash_map<ValueId, ValueId> copies;  // by what is copied
+  // By what is copied, and the dim along which it then lies.
+  absl::flat_hash_map<std::pair<ValueId, int>, ValueId> copies;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     const NodeId id{i};
     if (!casts.contains(id)) {
@@ -41,7 +43,7 @@ absl::StatusOr<BackwardGraph> CopyForWideningCasts(const BackwardGraph& graph,
     }
     rewriter.UseOrigin(id);
     const ValueId narrow = graph.operands(id)[0];
-    const auto [copy, added] = copies.try_emplace(narrow);
+    const auto [copy, added] = copies.try_emplace({narrow, FastestDim(graph, layouts, {id, 0})});
     if (added) copy->second = rewriter.builder().Add(Op::copy, {rewriter.New(narrow)});
     rewriter.CopyOver(id, {copy->second});
   }

@@ -10,9 +10,9 @@ namespace retrograd {
 
 // Where a cast widens a tensor that lies along another dim than the cast does, what is stored in
 // the cast's order is twice as wide as what is read. Such casts read a copy, one for all casts of
-// the tensor: it fuses as any op does, and stored, it moves narrow elements. Elementwise values
-// need none, which lie as their cast does. The graph itself, if it has no such cast. layouts: of
-// the graph.
+// the tensor that lie along one dim: it fuses as any op does, and stored, it moves narrow elements.
+// Elementwise values need none, which lie as their casts do. The graph itself, if it has no such
+// cast. layouts: of the graph.
 absl::StatusOr<BackwardGraph> CopyForWideningCasts(const BackwardGraph& graph,
                                                    absl::Span<const Layout> layouts);
 

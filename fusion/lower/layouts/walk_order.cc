@@ -83,12 +83,21 @@ class Walks {
     const int64_t present = NeighboursAlong(shape, FastestDim(g_, layouts_, value)).step;
     const auto same =
         std::find_if(begin, end, [&](const Tensors& t) { return t.along.step == present; });
+    // In doubt as it is, then along the nearest neighbours.
     Tensors most = {.along = {.step = present}, .count = same == end ? 0 : same->count};
     for (auto at = begin; at != end; ++at) {
       if (at->count > most.count) most = *at;
     }
     if (most.along.step == present) return std::nullopt;
-    return DenseAlongNeighbours(shape, most.along);
+    if (auto layout = DenseAlongNeighbours(shape, most.along)) return layout;
+    // The longest run is another tensor's.
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      const Neighbours along = NeighboursAlong(shape, d);
+      if (along.count > 1 && along.count <= most.along.count && along.step == most.along.step) {
+        return Layout{DenseAlong(shape, d)};
+      }
+    }
+    return std::nullopt;
   }
 
  private:

@@ -527,7 +527,8 @@ class Planter {
         return true;
       }
       default:
-        switch (Int(0, 2)) {
+        switch (Int(0, 3)) {
+          case 3: call->tf32 = !call->tf32; break;
           case 0: call->attributes.Set("scale", call->attributes.Float("scale", 1) * 2); break;
           case 1: call->attributes.Set("causal", 1 - call->attributes.Int("causal")); break;
           default: {
