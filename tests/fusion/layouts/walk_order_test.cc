@@ -151,18 +151,25 @@ TEST_CASE("a walk ends at views but reshapes, and results of calls have no say i
         std::vector<std::vector<int64_t>>{t.by_tokens, t.by_tokens});
 }
 
+// A value of shape [2, 6, 12], and others that follow it in other shapes: channels in groups,
+// tokens in two dims, and images and tokens in one.
+std::vector<ValueId> ThroughReshapes(GraphBuilder& b, ValueId first) {
+  std::vector<ValueId> made = {first};
+  for (const Shape& shape : std::vector<Shape>{{2, 6, 3, 4}, {2, 2, 3, 12}, {12, 12}}) {
+    made.push_back(b.Add(Op::exp, {b.Reshape(made.back(), shape)}));
+  }
+  return made;
+}
+
 TEST_CASE("a walk goes through reshapes, whose dims lie along the same neighbours") {
   Tokens t({2, 6, 12}, DType::kFp32);
   const ValueId x = t.Input("x", t.by_tokens);
   const ValueId twice = t.b.Add(Op::mul, {x, x});
-  // Channels in groups, tokens in two dims, and images and tokens in one.
-  const ValueId groups = t.b.Add(Op::exp, {t.b.Reshape(twice, {2, 6, 3, 4})});
-  const ValueId edges = t.b.Add(Op::exp, {t.b.Reshape(groups, {2, 2, 3, 12})});
-  const ValueId rows = t.b.Add(Op::exp, {t.b.Reshape(edges, {12, 12})});
-  const std::vector<ValueId> made = {twice, groups, edges, rows};
+  const std::vector<ValueId> made = ThroughReshapes(t.b, twice);
   for (const char* name : {"left", "right"}) {
     const ValueId beside = t.b.Input({t.dtype, {12, 12}}, {.name = name});
-    t.b.Output(t.b.Sum(t.b.Add(Op::mul, {rows, beside}), {1}), std::string("sums_of_") + name);
+    const ValueId product = t.b.Add(Op::mul, {made.back(), beside});
+    t.b.Output(t.b.Sum(product, {1}), std::string("sums_of_") + name);
   }
   const auto by_channels = t.b.Build();
   REQUIRE(by_channels.ok());
@@ -174,17 +181,15 @@ TEST_CASE("a walk goes through reshapes, whose dims lie along the same neighbour
   Tokens u({2, 6, 12}, DType::kFp32);
   const ValueId y = u.Input("y", u.by_channels);
   const ValueId square = u.b.Add(Op::mul, {y, y});
-  const ValueId of_groups = u.b.Add(Op::exp, {u.b.Reshape(square, {2, 6, 3, 4})});
-  const ValueId of_edges = u.b.Add(Op::exp, {u.b.Reshape(of_groups, {2, 2, 3, 12})});
-  const ValueId of_rows = u.b.Add(Op::exp, {u.b.Reshape(of_edges, {12, 12})});
-  const ValueId again = u.b.Reshape(of_rows, {2, 6, 12});
+  const std::vector<ValueId> like = ThroughReshapes(u.b, square);
+  const ValueId again = u.b.Reshape(like.back(), {2, 6, 12});
   for (const char* name : {"left", "right"}) {
     const ValueId product = u.b.Add(Op::mul, {again, u.Input(name, u.by_tokens)});
     u.b.Output(u.b.Sum(product, {1}), std::string("sums_of_") + name);
   }
   const auto by_tokens = u.b.Build();
   REQUIRE(by_tokens.ok());
-  CHECK(StridesOf(*by_tokens, {square, of_groups, of_edges, of_rows}, true) ==
+  CHECK(StridesOf(*by_tokens, like, true) ==
         std::vector<std::vector<int64_t>>{{72, 1, 6}, {72, 1, 24, 6}, {72, 3, 1, 6}, {12, 1}});
 }
 
