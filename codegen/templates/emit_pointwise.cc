@@ -3,6 +3,8 @@
 // one a thread. Where rows of points are staged, a block copies those of its points first.
 #include <numeric>
 
+#include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "codegen/print/row_ends.h"
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/point_staging.h"
@@ -58,6 +60,88 @@ void PrintRowWithEnds(PointPrinter& vectors, const Passes& passes) {
   out.Close();
 }
 
+// The loads of several rows that a thread can ask for before it evaluates any: lanes stay as they
+// lie in memory.
+std::vector<int> LoadsAhead(const PointPrinter& printer, const std::vector<int>& instrs) {
+  std::vector<int> loads;
+  for (int i : instrs) {
+    if (printer.ir().instrs[i].kind != InstrKind::kLoad) continue;
+    if (!printer.InLanes(i) || printer.GuardedPackWidth(i) > 0) loads.push_back(i);
+  }
+  return loads;
+}
+
+// An array of what a load brings in, of all rows.
+void KeepRows(PointPrinter& printer, LaunchText& launch, int load, int rows) {
+  const KernelIr& ir = launch.ir();
+  const std::string name = absl::StrCat("q", load);
+  if (!printer.InLanes(load)) {
+    launch.out.Line(ComputeName(ir.instrs[load].dtype), " ", name, "[", rows, "];");
+    printer.SetHome(load, {.lane = absl::StrCat(name, "[n]")});
+    return;
+  }
+  const int width = printer.GuardedPackWidth(load), packs = printer.width() / width;
+  const DType stored = ir.buffers[ir.instrs[load].buffer].dtype;
+  launch.out.Line("rg_pack<", StorageName(stored), ", ", width, "> ", name, "[", rows * packs,
+                  "];");
+  const std::string first = packs > 1 ? absl::StrCat("n * ", packs) : "n";
+  const std::string pack = packs > 1 ? absl::StrCat(first, " + j / ", width) : first;
+  printer.SetHome(load, {.lane = absl::StrCat("rg_lane(", name, "[", pack, "], ",
+                                              packs > 1 ? absl::StrCat("j % ", width) : "j", ")"),
+                         .base = "",
+                         .pack = absl::StrCat(name, " + ", first)});
+}
+
+// The work of rows that a thread loads together: all loads before the first row is evaluated.
+// `open` opens a loop over these rows, `n`, and declares the axes.
+void PrintTogether(PointPrinter& printer, LaunchText& launch, PointPrinter::Work work, int rows,
+                   absl::FunctionRef<void()> open) {
+  const std::vector<int> ahead = LoadsAhead(printer, work.instrs);
+  for (int i : ahead) KeepRows(printer, launch, i, rows);
+  const std::vector<int> needed = printer.Needed(ahead);
+  PointPrinter::Work loads{.instrs = {}, .reductions = {}, .stores = {}, .level = work.level};
+  absl::c_set_intersection(work.instrs, needed, std::back_inserter(loads.instrs));
+  open();
+  printer.Print(loads);
+  launch.out.Close();
+  for (int i : ahead) printer.SetKnown(i, true);
+  std::erase_if(work.instrs, [&](int i) { return printer.known(i); });
+  open();
+  printer.Print(work);
+  launch.out.Close();
+}
+
+// The rows of a thread, from `first` on. used: the axes that the work mentions.
+void PrintRowLoop(PointPrinter& printer, LaunchText& launch, const PassColumns& columns,
+                  PointPrinter::Work work, AxisMask used) {
+  SourceWriter& out = launch.out;
+  const absl::string_view index = launch.index_type();
+  const int together = launch.schedule().rows_per_thread;
+  const int64_t at_once = columns.RowsAtOnce(launch.schedule().turns), step = at_once * together;
+  const AxisMask rows = launch.ir().all_axes() & ~columns.axes;
+  const std::string end = Sized(columns.rows);
+  const absl::string_view at = together > 1 ? "row0" : "row";
+  out.Open("for (", index, " ", at, " = first; ", at, " < ", end, "; ", at, " += ", Sized(step),
+           ")");
+  if (together == 1) {
+    printer.DeclareAxes(rows, used, "row");
+    printer.Print(work);
+    out.Close();
+    return;
+  }
+  // Behind the last row the first of these is loaded again, and nothing stored.
+  const bool all_there = columns.rows % step == 0;
+  if (!all_there) work.store_condition = absl::StrCat("next < ", end);
+  PrintTogether(printer, launch, work, together, [&] {
+    launch.OpenUnrolled("n", together);
+    out.Line("const ", index, " next = row0 + n * ", Sized(at_once), ";");
+    out.Line("const ", index, " row = next",
+             all_there ? "" : absl::StrCat(" < ", end, " ? next : row0"), ";");
+    printer.DeclareAxes(rows, used, "row");
+  });
+  out.Close();
+}
+
 // A thread stays at its columns from row to row, with what varies along them alone. Neighbours have
 // neighbouring columns, then neighbouring rows.
 void PrintRowsOfThread(PointPrinter& printer, const Passes& passes, absl::string_view first) {
@@ -70,7 +154,7 @@ void PrintRowsOfThread(PointPrinter& printer, const Passes& passes, absl::string
   RG_CHECK(columns.axes != 0 && Product({s.threads, s.vector_width, launch.blocks()}) >= places);
   SourceWriter& out = launch.out;
   const absl::string_view index = launch.index_type();
-  const AxisMask all = ir.all_axes(), rows = all & ~columns.axes;
+  const AxisMask all = ir.all_axes();
   std::vector<int> of_columns, of_row, stores_of_columns, stores_of_row;
   for (int i : passes.instrs) {
     (columns.Keeps(ir.instrs[i]) ? of_columns : of_row).push_back(i);
@@ -98,11 +182,8 @@ void PrintRowsOfThread(PointPrinter& printer, const Passes& passes, absl::string
                  .level = columns.axes,
                  .store_condition = "first == 0",
                  .keep = true});
-  out.Open("for (", index, " row = first; row < ", Sized(columns.rows), "; row += ", Sized(at_once),
-           ")");
-  printer.DeclareAxes(rows, used, "row");
-  printer.Print({.instrs = of_row, .reductions = {}, .stores = stores_of_row, .level = all});
-  out.Close();
+  PrintRowLoop(printer, launch, columns,
+               {.instrs = of_row, .reductions = {}, .stores = stores_of_row, .level = all}, used);
   out.Close();
 }
 
@@ -117,7 +198,7 @@ GroupKernels EmitPointwise(const KernelBody& body, Dialect dialect) {
   const int64_t step = has_ends ? 1 : schedule.vector_width;
   const int64_t points = PassPlaces(ir, schedule.vector_width) * step;
   const int64_t covered = schedule.threads * step * launch.blocks();
-  launch.UseWideIndexAbove(std::max(points, covered) + covered);
+  launch.UseWideIndexAbove(std::max(points, covered) + covered * schedule.rows_per_thread);
 
   PointPrinter printer(&launch, schedule.vector_width);
   Passes passes{.launch = launch, .instrs = {}, .stores = std::vector<int>(ir.stores.size())};

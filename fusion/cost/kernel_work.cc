@@ -572,7 +572,9 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
     t.weighted += weighted;
     if (a.fresh) fresh += weighted;
   }
-  int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
+  // Of a pass, rows that are loaded together share what it keeps alone.
+  const bool walks = TemplateOf(s).walk != Walk::kPoints;
+  int64_t rows_at_once = walks ? std::max(1, s.rows_per_block * s.rows_per_thread) : 1;
   if (s.staged > 0 && s.kind == Template::kScatterAdd) rows_at_once = s.threads;
   for (const Broadcast& b : broadcasts_) {
     const int64_t rows = b.kept ? s.turns : rows_at_once;

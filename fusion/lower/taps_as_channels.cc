@@ -9,6 +9,7 @@
 
 #include "fusion/cost/pass_price.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/lower/indexed/axis_views.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/convolution/image_boxes.h"
 #include "fusion/ops/convolution/packed_layout.h"
@@ -20,8 +21,8 @@ namespace {
 
 constexpr int64_t kLeastChannels = kBoxWidth / 2;  // that boxes are made of
 constexpr int64_t kChannelUnit = 8;                // of 16 bits: what a thread moves at once
-constexpr int64_t kMostParts = 16;                 // taps that become channels: each is a branch
-constexpr int64_t kInstructionsOfPart = 4;         // of each element of x2: a bound, a choice
+// Of each element of x2, to find and bound its place along a folded dim: an estimate.
+constexpr int64_t kInstructionsOfDim = 12;
 
 // What a weight's gradient becomes when the taps along its last `dims` spatial dims are channels.
 struct Folding {
@@ -82,7 +83,6 @@ class Chooser {
     std::optional<Folding> best;
     for (size_t dims = 1; dims <= geometry->kernel.size(); ++dims) {
       Folding folding{.from = *geometry, .dims = dims};
-      if (folding.parts() > kMostParts) break;
       const int64_t ps =
           CallPs(id, folding.Image(), folding.Filters(), folding.Window(g_.type(id).dtype)) +
           ImagePs(folding, x.dtype);
@@ -113,7 +113,9 @@ class Chooser {
     const Shape image = folding.Image();
     const int64_t elements = Elements(image);
     const int64_t bytes = (elements + Elements(folding.from.XShape())) * SizeBytes(dtype);
-    return PassPs(bytes, Product({elements, folding.parts(), kInstructionsOfPart}), device_);
+    return PassPs(bytes,
+                  Product({elements, static_cast<int64_t>(folding.dims), kInstructionsOfDim}),
+                  device_);
   }
 
   const BackwardGraph& g_;
@@ -152,39 +154,51 @@ class Folder {
     return none ? v : b_.Add(Op::pad, {v}, {{"low", low}, {"high", high}, {"value", 0.0}});
   }
 
+  // Taps along a folded dim: those of the first one go on until all channels are filled.
+  int64_t TapsAlong(size_t d) const {
+    if (d > folding_.kept()) return from_.kernel[d];
+    return CeilDiv(folding_.channels() * from_.kernel[d], folding_.used());
+  }
+
   // x with zeros wherever a tap of the folded dims lies outside.
   ValueId Padded(ValueId x) {
     const size_t rank = 2 + from_.in.size();
     Shape low(rank, 0), high(rank, 0);
     for (size_t d = folding_.kept(); d < from_.in.size(); ++d) {
       const int64_t reach =
-          (from_.out[d] - 1) * from_.stride[d] + (from_.kernel[d] - 1) * from_.dilation[d] + 1;
+          (from_.out[d] - 1) * from_.stride[d] + (TapsAlong(d) - 1) * from_.dilation[d] + 1;
       low[2 + d] = from_.padding[d];
       high[2 + d] = std::max<int64_t>(reach - from_.padding[d] - from_.in[d], 0);
     }
     return Pad(x, low, high);
   }
 
-  // What tap number `part` of the folded dims meets.
-  ValueId Part(ValueId padded, int64_t part) {
+  // What the taps of the folded dims meet, as channels in front of the image's own.
+  ValueId Taps(ValueId padded) {
+    AxisViews views(b_, padded);
     for (size_t d = from_.in.size(); d-- > folding_.kept();) {
-      const int64_t start = part % from_.kernel[d] * from_.dilation[d];
-      part /= from_.kernel[d];
-      padded = b_.Slice(padded, static_cast<int64_t>(2 + d), start,
-                        start + (from_.out[d] - 1) * from_.stride[d] + 1, from_.stride[d]);
+      views.TakeWindows(static_cast<int64_t>(2 + d), 0, {from_.stride[d], from_.dilation[d]},
+                        {from_.out[d], TapsAlong(d)});
     }
-    return padded;
+    // [N, C, kept.., (out, taps)..] to [N, taps.., C, kept.., out..].
+    const auto kept = static_cast<int64_t>(folding_.kept());
+    std::vector<int64_t> order = {0};
+    const auto add = [&](int64_t first, int64_t step, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) order.push_back(first + i * step);
+    };
+    const auto folded = static_cast<int64_t>(dims());
+    add(3 + kept, 2, folded);
+    add(1, 1, 1 + kept);
+    add(2 + kept, 2, folded);
+    Shape shape = folding_.Image();
+    shape[1] = folding_.used() / from_.kernel[folding_.kept()] * TapsAlong(folding_.kept());
+    const ValueId taps = b_.Permute(views.value(), std::move(order));
+    return b_.Slice(b_.Reshape(taps, std::move(shape)), 1, 0, folding_.channels());
   }
 
   ValueId Image(ValueId x) {
-    const ValueId padded = Padded(x);
-    std::vector<ValueId> parts;
-    for (int64_t p = 0; p < folding_.parts(); ++p) parts.push_back(Part(padded, p));
-    const ValueId joined = b_.Cat(parts, 1);
+    const ValueId image = Taps(Padded(x));
     const size_t rank = 2 + from_.in.size();
-    Shape high(rank, 0);
-    high[1] = folding_.channels() - folding_.used();
-    const ValueId image = Pad(joined, Shape(rank, 0), high);
     std::vector<int64_t> last(rank), back(rank);
     std::iota(last.begin(), last.end(), int64_t{1});
     last[0] = 0, last[rank - 1] = 1;

@@ -3,8 +3,8 @@
 // Kernels that multiply 16-bit images want at least 32 channels together; three of them leave most
 // of each product empty. What the taps along the last dims of the filter meet becomes channels of
 // another image instead: x[n,c,..,q stride + s dilation - padding] as x2[n, s C + c,..,q], with
-// zeros up to 32 channels. The gradient of the weight over x2 is the same sums, with one tap along
-// those dims.
+// further taps up to 32 channels. The gradient of the weight over x2 is the same sums, with one tap
+// along those dims; what further taps meet is cut off it.
 #ifndef RETROGRAD_FUSION_LOWER_TAPS_AS_CHANNELS_H_
 #define RETROGRAD_FUSION_LOWER_TAPS_AS_CHANNELS_H_
 

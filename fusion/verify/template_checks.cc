@@ -75,7 +75,8 @@ absl::Status CheckTurns(const ScheduleReading& r) {
     all_rows |=
         Product({r.ir.Points(load.axes), rows}) <= Product({s.blocks, s.threads, s.vector_width});
   }
-  if (s.staged != 0 || !all_rows || r.ir.extents[fastest] % s.vector_width != 0) {
+  if (s.staged != 0 || s.rows_per_thread > s.turns || !all_rows ||
+      r.ir.extents[fastest] % s.vector_width != 0) {
     return r.Misfit("leaves out rows that its threads go through");
   }
   return absl::OkStatus();
@@ -85,6 +86,7 @@ absl::Status CheckPasses(const ScheduleReading& r) {
   if (!r.folds.folds.empty()) return r.Misfit("walks points where the kernel folds axes");
   if (r.schedule.split != 1) return r.Misfit("splits what it does not fold");
   if (r.schedule.turns != 1) return CheckTurns(r);
+  if (r.schedule.rows_per_thread != 1) return r.Misfit("loads rows together where it has one");
   if (r.schedule.staged == 0) return absl::OkStatus();
   // Blocks whose threads have one point each and never come back for another.
   const int64_t points = r.ir.Points(r.ir.all_axes());

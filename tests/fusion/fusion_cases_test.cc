@@ -341,6 +341,12 @@ TEST_CASE("the plan checker refuses threads that leave out rows, and turns where
     INFO(wrong << " turns: " << why);
     CHECK(absl::StrContains(why, wrong == 0 ? "out of range" : "leaves out rows"));
   }
+  FusionPlan together = by_rows.plan();
+  KernelOf(together.groups.back())->schedule.rows_per_thread = turns + 1;
+  CHECK(absl::StrContains(together.Verify(by_rows.graph()).message(), "leaves out rows"));
+  together = with_turns(by_rows, 1);
+  KernelOf(together.groups.back())->schedule.rows_per_thread = 2;
+  CHECK(absl::StrContains(together.Verify(by_rows.graph()).message(), "where it has one"));
   const CasePlan norm(RmsNormBackward({4096, 4096}));
   const std::string why(with_turns(norm, 2).Verify(norm.graph()).message());
   CHECK(absl::StrContains(why, "where no points are passed"));

@@ -79,6 +79,22 @@ TEST_CASE("seven taps along the last dim of three channels are 21 of 32 channels
   CHECK(ImageOf(taken) == Shape{32, 32, 224, 112});
 }
 
+TEST_CASE("one load reads all taps of an image") {
+  Layer layer = First(32);
+  layer.w = {64, 3, 3, 3}, layer.padding = {1, 1};  // both dims become channels: 27 of 32
+  const BackwardGraph graph = WeightGradient(layer);
+  CHECK(ImageOf(Taken(graph)) == Shape{32, 32, 112, 112});
+  auto planned = PlanFusion(graph, Device());
+  REQUIRE(planned.ok());
+  int loads = 0;
+  for (const Group& group : planned->plan.groups) {
+    const KernelBody* const kernel = KernelOf(group);
+    if (kernel == nullptr || planned->graph.op(group.nodes.front()) != Op::copy) continue;
+    for (const Instr& instr : kernel->ir.instrs) loads += instr.kind == InstrKind::kLoad;
+  }
+  CHECK(loads == 1);
+}
+
 TEST_CASE("a gradient that is stored as fp32 still is") {
   Layer layer = First(32);
   layer.widens = true;

@@ -1,5 +1,8 @@
 // Passes whose threads stay at their columns for several rows: which columns they are, and every
 // schedule that does so, run on the host with each access checked, against the interpreter.
+#include <set>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
@@ -99,6 +102,30 @@ TEST_CASE("rows that vectors do not fill have no such schedule of those vectors"
   for (const Schedule& s : schedules) CHECK(s.vector_width == 1);
 }
 
+// The sum of some tensors of scaled rows.
+KernelIr Sum(int64_t rows, int64_t columns, int tensors) {
+  KernelIrBuilder b({rows, columns});
+  const IndexExpr all = A(0) * columns + A(1);
+  int sum = b.Load(b.In(kF32, columns), A(1));
+  for (int i = 0; i < tensors; ++i) {
+    sum = b.Do(Op::add, {sum, b.Load(b.In(kF32, rows * columns), all)});
+  }
+  b.Store(sum, b.Out(kF32, rows * columns), all);
+  return b.Build();
+}
+
+TEST_CASE("a thread loads several rows together, or one where it asks for much of that") {
+  std::set<int> together;
+  for (const Schedule& s : ByRows(Scaled(4000, 24))) {
+    together.insert(s.rows_per_thread);
+    CHECK(s.rows_per_thread <= s.turns);
+  }
+  CHECK(together == std::set<int>{1, 2, 4});
+  const std::vector<Schedule> of_much = ByRows(Sum(4000, 24, 5));
+  CHECK(!of_much.empty());
+  for (const Schedule& s : of_much) CHECK(s.rows_per_thread == 1);
+}
+
 TEST_CASE("each row is computed once, with the columns of its own place") {
   std::vector<ScheduleCase> cases;
   for (int64_t columns : {1, 3, 8, 24, 27, 100, 1000}) {
@@ -108,6 +135,10 @@ TEST_CASE("each row is computed once, with the columns of its own place") {
   for (int64_t channels : {1, 8, 20, 36}) {
     const KernelIr ir = Gated(3, 8000 / channels + 7, channels);
     AddCases(absl::StrCat("gated by ", channels), ir, ByRows(ir), cases);
+  }
+  for (int tensors : {1, 2, 5}) {
+    const KernelIr ir = Sum(3001, 20, tensors);
+    AddCases(absl::StrCat("the sum of ", tensors), ir, ByRows(ir), cases);
   }
   const KernelIr wide = Gated(40, 5, 320);  // columns alone are more than fill the device
   AddCases("wide", wide, ByRows(wide), cases);
