@@ -95,6 +95,14 @@ int64_t OfOrder3Ps(int64_t a, int64_t b) {
   return longer + Share(shorter, MulDiv(ratio, ratio, 3 * kPpm));
 }
 
+// The norm of order 5 of both, but for its later terms.
+int64_t OfOrder5Ps(int64_t a, int64_t b) {
+  const int64_t longer = std::max(a, b), shorter = std::min(a, b);
+  if (shorter == 0) return longer;
+  const int64_t ratio = MulDiv(shorter, kPpm, longer), square = Share(ratio, ratio);
+  return longer + Share(shorter, Share(square, square)) / 5;
+}
+
 // Of passes: an SM looks up one line of its cache a clock. The threads of a block look up what all
 // rows share and ask memory for what is their own at the same time, and wait for both.
 int64_t LookupsPs(const KernelTraffic& t, const DeviceSpec& d) {
@@ -307,16 +315,16 @@ int64_t LaterWavesPpm(const Schedule& s, const Footprint& f, const DeviceSpec& d
 // sum parts of the same columns go through as many rows each, so that those of a wave end at the
 // same time, and memory rests while the next ones begin. A wave of rows takes as long as a block
 // from its first load to its last store, if that is longer than what the wave moves; where both are
-// about as long they make up the norm of order 3 of both, but for its later terms. So does a wave
-// of blocks that look up what rows share before they begin with their own. Other blocks drift
-// apart.
+// about as long they make up the norm of order 3 of both, but for its later terms. A wave of blocks
+// that look up what rows share before they begin with their own has the norm of order 5: passes of
+// which a wave moves bytes for twice as long hide their lookups. Other blocks drift apart.
 int64_t LaterWavesPs(int64_t work, bool looks_up, const Schedule& s, const Footprint& f,
                      const DeviceSpec& d) {
   const KernelTemplate& t = TemplateOf(s);
   if (t.holds || t.tiles) return 0;
   const int64_t waves = LaterWavesPpm(s, f, d);
   if (t.walk == Walk::kPoints) {
-    return looks_up ? OfOrder3Ps(work, Share(d.block_ps, waves)) - work : 0;
+    return looks_up ? OfOrder5Ps(work, Share(d.block_ps, waves)) - work : 0;
   }
   if (t.walk == Walk::kColumns) return s.split > 1 ? Share(d.next_column_block_ps, waves) : 0;
   const int64_t blocks =
