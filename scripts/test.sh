@@ -54,8 +54,10 @@ ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(nproc)
 grep -h '^\[SKIP\]' build/release/Testing/Temporary/LastTest.log | sort | uniq -c
 
 echo "== Python tests"
-PYTHONPATH=python RETROGRAD_BIN_DIR=build/release/bin \
-  .venv/bin/python -m pytest -q -rs python/tests || failed="$failed pytest"
+# A process a core, each with files of its own; PyTorch's threads would wait for each other's.
+PYTHONPATH=python RETROGRAD_BIN_DIR=build/release/bin OMP_NUM_THREADS=1 \
+  .venv/bin/python -m pytest -q -rs -n auto --maxprocesses 8 --dist loadfile python/tests ||
+  failed="$failed pytest"
 
 if [ -n "$failed" ]; then
   echo "make test: FAILED:$failed" >&2
