@@ -24,7 +24,7 @@ constexpr size_t kMostFlips = 6;
 std::string Fit(absl::string_view line) {
   std::string text;
   for (char c : line) text.push_back(c >= ' ' && c <= '~' ? c : '?');
-  if (text.size() > kColumns) text = text.substr(0, kColumns - 3) + "...";
+  if (text.size() > kColumns) text.replace(kColumns - 3, text.npos, "...");
   return text;
 }
 
