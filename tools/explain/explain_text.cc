@@ -7,25 +7,17 @@
 #include "absl/strings/str_join.h"
 #include "fusion/plan/call_key.h"
 #include "tools/explain/explanation.h"
+#include "tools/support/terminal_line.h"
 
 namespace retrograd {
 namespace {
 
 constexpr size_t kLines = 60;
-constexpr size_t kColumns = 120;
 constexpr size_t kMostKernels = 13;   // two lines each
 constexpr size_t kMostChoices = 2;    // of a call, a line each
 constexpr size_t kKernelLines = 48;   // of all kernels, with the summary above them
 constexpr size_t kMostMerged = 3;     // up to three lines each
 constexpr size_t kMostRefusals = 12;  // two or three lines each
-
-// Origins come from files: nothing but printing ASCII reaches the terminal.
-std::string Fit(absl::string_view line) {
-  std::string text;
-  for (char c : line) text.push_back(c >= ' ' && c <= '~' ? c : '?');
-  if (text.size() > kColumns) text.replace(kColumns - 3, text.npos, "...");
-  return text;
-}
 
 double Ratio(int64_t a, int64_t b) {
   return b == 0 ? 1 : static_cast<double>(a) / static_cast<double>(b);
@@ -92,9 +84,9 @@ void ListKernels(const PlannedGraph& graph, size_t most, std::vector<std::string
   }
 }
 
-// The text in lines of at most kColumns, broken at spaces, at most three of them.
+// The text in lines of at most kTerminalColumns, broken at spaces, at most three of them.
 void AddWrapped(absl::string_view indent, absl::string_view text, std::vector<std::string>* lines) {
-  const size_t room = kColumns - indent.size();
+  const size_t room = kTerminalColumns - indent.size();
   for (int line = 1; line < 3 && text.size() > room; ++line) {
     const size_t space = text.rfind(' ', room);
     const size_t cut = space == absl::string_view::npos ? room : space;
@@ -141,7 +133,7 @@ std::string ExplainAsText(const PlannedGraph& graph, const PeakMemory& memory,
   ListMerged(graph, &lines);
   ListRefusals(graph, kLines, &lines);
   std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, Fit(line), "\n");
+  for (const std::string& line : lines) absl::StrAppend(&text, FitLine(line), "\n");
   return text;
 }
 

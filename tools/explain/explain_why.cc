@@ -11,29 +11,21 @@
 #include "tools/explain/explanation.h"
 #include "tools/explain/op_names.h"
 #include "tools/explain/plan_diff.h"
+#include "tools/support/terminal_line.h"
 
 namespace retrograd {
 namespace {
 
 constexpr size_t kLines = 60;
-constexpr size_t kColumns = 120;
 constexpr size_t kMostKernels = 5;  // a side, three lines each
 constexpr size_t kMostFlips = 6;
-
-// Origins come from files: nothing but printing ASCII reaches the terminal.
-std::string Fit(absl::string_view line) {
-  std::string text;
-  for (char c : line) text.push_back(c >= ' ' && c <= '~' ? c : '?');
-  if (text.size() > kColumns) text.replace(kColumns - 3, text.npos, "...");
-  return text;
-}
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.3f us", static_cast<double>(ps) / 1e6); }
 
 // The text in as many lines as it needs, broken at spaces.
 void AddWrapped(absl::string_view indent, absl::string_view text, std::vector<std::string>* lines) {
-  while (indent.size() + text.size() > kColumns) {
-    const size_t room = kColumns - indent.size();
+  while (indent.size() + text.size() > kTerminalColumns) {
+    const size_t room = kTerminalColumns - indent.size();
     const size_t space = text.rfind(' ', room);
     const size_t cut = space == absl::string_view::npos || space == 0 ? room : space;
     lines->push_back(absl::StrCat(indent, text.substr(0, cut)));
@@ -267,7 +259,7 @@ std::string WhyAsText(const WhyAnswer& answer, absl::string_view graph_name) {
   ListFlips(answer, &lines);
   std::string text;
   for (size_t i = 0; i < lines.size() && i < kLines; ++i)
-    absl::StrAppend(&text, Fit(lines[i]), "\n");
+    absl::StrAppend(&text, FitLine(lines[i]), "\n");
   return text;
 }
 

@@ -9,21 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tools/explain/explanation.h"
+#include "tools/support/terminal_line.h"
 
 namespace retrograd {
 namespace {
 
 using Kernel = PlanOutline::Kernel;
 
-constexpr size_t kColumns = 120;
 constexpr size_t kMostEach = 12;  // removed, added (one line each) and changed (two lines)
-
-std::string Fit(absl::string_view line) {
-  std::string text;
-  for (char c : line) text.push_back(c >= ' ' && c <= '~' ? c : '?');
-  if (text.size() > kColumns) text = text.substr(0, kColumns - 3) + "...";
-  return text;
-}
 
 bool Equal(const Kernel& a, const Kernel& b) {
   return a.how == b.how && a.price_ps == b.price_ps && a.bytes == b.bytes;
@@ -153,7 +146,7 @@ std::string PrintDiff(const PlanOutline& a, const PlanOutline& b, const PlanDiff
   List("+", b.kernels, diff.added, &lines);
   ListChanged(a, b, diff, &lines);
   std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, Fit(line), "\n");
+  for (const std::string& line : lines) absl::StrAppend(&text, FitLine(line), "\n");
   return text;
 }
 

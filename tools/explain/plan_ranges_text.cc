@@ -5,24 +5,16 @@
 #include "absl/strings/str_format.h"
 #include "tools/explain/explanation.h"
 #include "tools/explain/plan_ranges.h"
+#include "tools/support/terminal_line.h"
 
 namespace retrograd {
 namespace {
 
 constexpr size_t kLines = 60;
-constexpr size_t kColumns = 120;
 constexpr size_t kMostPartitions = 8;
 constexpr size_t kMostRefused = 3;
 constexpr size_t kMostIntervals = 6;  // of a kernel
 constexpr size_t kMostClasses = 3;    // of a call, a line each; of more the borders in one
-
-// Origins come from files: nothing but printing ASCII reaches the terminal.
-std::string Fit(absl::string_view line) {
-  std::string text;
-  for (char c : line) text.push_back(c >= ' ' && c <= '~' ? c : '?');
-  if (text.size() > kColumns) text = text.substr(0, kColumns - 3) + "...";
-  return text;
-}
 
 std::string Sizes(int64_t low, int64_t high) {
   return low == high ? absl::StrCat(low) : absl::StrCat(low, " to ", high);
@@ -116,7 +108,7 @@ std::string RangesAsText(const PlanRanges& ranges) {
   if (shown < ranges.kernels.size())
     lines.push_back(More(ranges.kernels.size() - shown, "kernels"));
   std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, Fit(line), "\n");
+  for (const std::string& line : lines) absl::StrAppend(&text, FitLine(line), "\n");
   return text;
 }
 
