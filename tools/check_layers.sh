@@ -20,7 +20,7 @@ order="
   fusion/ops/sort_indices
   fusion/lower/layouts fusion/lower/indexed fusion/lower/private fusion/lower fusion/calls fusion/pricing fusion/search/atoms fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
-  codegen/print codegen/preludes/gpu codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
+  codegen/print/numbers codegen/print codegen/preludes/gpu codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
   codegen/gemm codegen/grouped_matmul codegen/scatter_lines codegen/segment_amax codegen/sort codegen
   runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host runtime/trials
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention

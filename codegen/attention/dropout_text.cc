@@ -1,7 +1,7 @@
 #include "codegen/attention/dropout_text.h"
 
 #include "absl/strings/str_cat.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

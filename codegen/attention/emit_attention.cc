@@ -13,7 +13,7 @@
 #include "codegen/attention/dropout_text.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/source_writer.h"
 #include "fusion/kernel/templates/registers.h"
 #include "graph/base/status.h"

@@ -11,7 +11,7 @@
 #include "codegen/attention/warp_attention_text.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/launch_writer.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "codegen/preludes/multiplier_prelude.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/point_printer.h"
-#include "codegen/print/sized_number.h"
 #include "fusion/kernel/gemm/gemm_tile.h"
 #include "fusion/kernel/ir/accesses/vector_access.h"
 #include "fusion/ops/grouped_matmul/epilogue_product.h"
@@ -191,7 +191,7 @@ class FusedMatMulPrinter {
 
   // The pack's place in the tile, and the axes of its first point; of a pack outside of the product
   // those of the product's first point, so that loads stay inside.
-  void PrintPlace(AxisMask used) {
+  void PrintPlace(const AxisUse& used) {
     const bool whole = groups_ == nullptr && call_.m % (tile_.m * tile_.tall) == 0 &&
                        call_.n % (tile_.n * tile_.wide) == 0;
     out_.Line("const int r = (first + u) * ", kThreads / packs_a_row_, " + t / ", packs_a_row_,
@@ -216,11 +216,11 @@ class FusedMatMulPrinter {
       return;
     }
     const AxisMask columns = AxisMask{1} << last, rows = ir_.all_axes() & ~columns;
-    if ((used & rows) != 0) {
+    if ((used.axes & rows) != 0) {
       place("row", "rg_row + r");
-      printer_.DeclareAxes(rows, used & rows, "row");
+      printer_.DeclareAxes(rows, used, "row");
     }
-    if ((used & columns) != 0) place(absl::StrCat("a", last), column);
+    if ((used.axes & columns) != 0) place(absl::StrCat("a", last), column);
   }
 
   void PrintEpilogue() {
@@ -259,7 +259,7 @@ class FusedMatMulPrinter {
     out_.Close();
   }
 
-  void OpenPacks(AxisMask used) {
+  void OpenPacks(const AxisUse& used) {
     if (!launch_.OpenUnrolled("u", batch_)) {
       out_.OpenScope();
       out_.Line("constexpr int u = 0;");

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codegen/print/index_text.h"
 #include "codegen/print/kernel_text.h"
+#include "codegen/print/numbers/index_text.h"
 #include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {

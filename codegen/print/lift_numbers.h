@@ -1,5 +1,5 @@
-// Kernels that differ in numbers alone (codegen/print/sized_number.h) as one kernel that takes
-// those numbers as arguments.
+// Kernels that differ in numbers alone (codegen/print/numbers/sized_number.h) as one kernel that
+// takes those numbers as arguments.
 #ifndef RETROGRAD_CODEGEN_PRINT_LIFT_NUMBERS_H_
 #define RETROGRAD_CODEGEN_PRINT_LIFT_NUMBERS_H_
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "codegen/print/index_text.h"
+#include "codegen/print/numbers/index_text.h"
 #include "codegen/print/point_printer.h"
 #include "codegen/print/point_text.h"
 #include "fusion/kernel/ir/streamed.h"
@@ -126,12 +126,12 @@ std::string PointPrinter::LoadRun(const InterleavedRun& run) {
   const std::string packs = absl::StrCat("u", first);
   out_.Line("rg_pack<", StorageName(buffer.dtype), ", ", run.width, "> ", packs, "[",
             run.begin.size(), "];");
-  const std::string guards = GuardText(run.guards, NamesAt(0), ir_.extents);
+  const std::string guards = GuardText(run.guards, axes_.Coordinates(LaneAt(0)), ir_.extents);
   for (size_t n = 0; n < run.begin.size(); ++n) {
     const std::string pack = absl::StrCat(packs, " + ", n);
-    out_.Line(If(guards,
-                 absl::StrCat("rg_load_pack(", launch_.BufferName(ir_.instrs[first].buffer), ", ",
-                              IndexText(run.begin[n], NamesAt(0), ir_.extents), ", ", pack, ");")));
+    out_.Line(
+        If(guards, absl::StrCat("rg_load_pack(", launch_.BufferName(ir_.instrs[first].buffer), ", ",
+                                axes_.Offset(run.begin[n], LaneAt(0)), ", ", pack, ");")));
     if (!guards.empty()) out_.Line("else rg_clear(", pack, ");");
   }
   return packs;
@@ -167,7 +167,7 @@ std::string PointPrinter::StoreCondition(int s, const Work& work) const {
   const AxisMask missing = work.level & ~ir_.instrs[ir_.stores[s].instr].axes;
   for (size_t a = 0; a < ir_.extents.size(); ++a) {
     if ((missing >> a & 1) == 0 || ir_.extents[a] <= 1) continue;
-    condition = And(condition, absl::StrCat(axis_names_[a], " == 0"));
+    condition = And(condition, absl::StrCat(axes_.Coordinates({})[a], " == 0"));
   }
   return condition;
 }
@@ -176,7 +176,7 @@ void PointPrinter::StoreLane(int s, const Work& work) {
   const Store& store = ir_.stores[s];
   const Buffer& buffer = ir_.buffers[store.buffer];
   const std::string name = launch_.BufferName(store.buffer);
-  const std::string offset = IndexText(store.offset, NamesAt(0), ir_.extents);
+  const std::string offset = axes_.Offset(store.offset, LaneAt(0));
   std::string value = Ref(store.instr);
   if (ComputeType(buffer.dtype) != ComputeType(ir_.instrs[store.instr].dtype)) {
     value = Cast(ComputeName(buffer.dtype), value);
@@ -204,8 +204,8 @@ void PointPrinter::StoreVector(int s, const Work& work) {
   if (store.mode == StoreMode::kAdd) {
     out_.Line(ComputeName(buffer.dtype), " ", base, "[", width_, "];");
     for (int m = 0; m < width_; m += w) {
-      out_.Line("rg_load_vec<", w, ">(", name, ", ",
-                IndexText(store.offset, NamesAt(m), ir_.extents), ", ", base, " + ", m, ");");
+      out_.Line("rg_load_vec<", w, ">(", name, ", ", axes_.Offset(store.offset, LaneAt(m)), ", ",
+                base, " + ", m, ");");
     }
     in_lane_loop_ = true;
     out_.Line("for (int j = 0; j < ", width_, "; ++j) ", base, "[j] = ", base, "[j] + ",
@@ -213,8 +213,8 @@ void PointPrinter::StoreVector(int s, const Work& work) {
     in_lane_loop_ = false;
   }
   for (int m = 0; m < width_; m += w) {
-    out_.Line(way, "<", w, ">(", name, ", ", IndexText(store.offset, NamesAt(m), ir_.extents), ", ",
-              base, m == 0 ? std::string() : absl::StrCat(" + ", m), ");");
+    out_.Line(way, "<", w, ">(", name, ", ", axes_.Offset(store.offset, LaneAt(m)), ", ", base,
+              m == 0 ? std::string() : absl::StrCat(" + ", m), ");");
   }
   if (!condition.empty()) out_.Close();
 }
@@ -239,8 +239,8 @@ void PointPrinter::StoreRun(const InterleavedRun& run, const Work& work) {
   for (size_t n = 0; n < run.begin.size(); ++n) {
     out_.Line(If(condition, absl::StrCat(within ? "rg_store_vec_within" : "rg_store_vec", "<",
                                          run.width, ">(", launch_.BufferName(store.buffer), ", ",
-                                         IndexText(run.begin[n], NamesAt(0), ir_.extents), ", ",
-                                         array, " + ", n * run.width, ");")));
+                                         axes_.Offset(run.begin[n], LaneAt(0)), ", ", array, " + ",
+                                         n * run.width, ");")));
   }
 }
 

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "codegen/print/index_text.h"
+#include "codegen/print/numbers/index_text.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/point_text.h"
-#include "codegen/print/sized_number.h"
 #include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/shared_divisors.h"
 #include "fusion/kernel/ir/small_exponentials.h"
@@ -39,34 +39,19 @@ PointPrinter::PointPrinter(LaunchText* launch, const Vectors& vectors)
       vectors_(vectors),
       along_(vectors.axis),
       lane_varies_(LaneVaries(ir_, vectors_)),
-      axis_names_(ir_.extents.size()),
+      axes_(ir_.extents),
       homes_(ir_.instrs.size()),
       staged_(ir_.instrs.size()),
       known_(ir_.instrs.size(), false),
       array_(ir_.instrs.size(), false),
       accumulators_(ir_.instrs.size()),
       reciprocals_(ir_.instrs.size(), -1),
-      zero_where_small_(ZeroWhereSmall(ir_)) {
-  for (size_t a = 0; a < axis_names_.size(); ++a) axis_names_[a] = absl::StrCat("a", a);
-}
+      zero_where_small_(ZeroWhereSmall(ir_)) {}
 
-void PointPrinter::DeclareAxes(AxisMask mask, AxisMask used, absl::string_view number) {
-  int64_t stride = 1;
-  std::vector<std::string> lines;
-  AxisMask outer = mask;  // axes of the mask outside of the current one
-  for (int a = static_cast<int>(ir_.extents.size()) - 1; a >= 0; --a) {
-    if ((mask >> a & 1) == 0) continue;
-    outer &= ~(AxisMask{1} << a);
-    const int64_t extent = std::max<int64_t>(ir_.extents[a], 1);
-    if ((used >> a & 1) != 0 && extent > 1) {
-      std::string text(number);
-      if (stride > 1) absl::StrAppend(&text, " / ", Sized(stride));
-      if (ir_.Points(outer) != 1) absl::StrAppend(&text, " % ", Sized(extent));
-      lines.push_back(absl::StrCat("const ", launch_.index_type(), " a", a, " = ", text, ";"));
-    }
-    stride *= extent;
+void PointPrinter::DeclareAxes(AxisMask mask, const AxisUse& used, absl::string_view number) {
+  for (const std::string& line : axes_.Declare(mask, used, number, launch_.index_type())) {
+    out_.Line(line);
   }
-  for (size_t i = lines.size(); i-- > 0;) out_.Line(lines[i]);
 }
 
 std::vector<int> PointPrinter::Needed(const std::vector<int>& roots) const {
@@ -86,36 +71,31 @@ std::vector<int> PointPrinter::Needed(const std::vector<int>& roots) const {
   return instrs;
 }
 
-AxisMask PointPrinter::UsedAxes(const std::vector<int>& instrs, const std::vector<int>& stores,
-                                AxisMask level) const {
-  AxisMask used = 0;
+AxisUse PointPrinter::UsedAxes(const std::vector<int>& instrs, const std::vector<int>& stores,
+                               AxisMask level) const {
+  AxisUse used;
   for (int i : instrs) {
     const Instr& instr = ir_.instrs[i];
     if (!staged_[i].array.empty() && !staged_[i].filling) continue;  // lies where the thread put it
-    used |= instr.offset.axes();
-    for (const Guard& g : instr.guards) used |= g.expr.axes();
+    used.AddOffset(instr.offset);
+    for (const Guard& g : instr.guards) used.AddGuard(g.expr);
   }
   for (int s : stores) {
-    used |= ir_.stores[s].offset.axes();
-    used |= level & ~ir_.instrs[ir_.stores[s].instr].axes;
+    used.AddOffset(ir_.stores[s].offset);
+    used.AddCoordinates(level & ~ir_.instrs[ir_.stores[s].instr].axes);
   }
   return used;
 }
 
-std::vector<std::string> PointPrinter::NamesAt(int plus) const {
-  std::vector<std::string> names = axis_names_;
-  if (along_ < 0) return names;
-  if (in_lane_loop_) {
-    names[along_] = absl::StrCat("(", names[along_], " + j)");
-  } else if (plus > 0) {
-    names[along_] = absl::StrCat("(", names[along_], " + ", plus, ")");
-  }
-  return names;
+AxisLane PointPrinter::LaneAt(int plus) const {
+  if (along_ < 0) return {};
+  return {.axis = along_,
+          .plus = in_lane_loop_ ? "j"
+                  : plus > 0    ? absl::StrCat(plus)
+                                : std::string()};
 }
 
-std::string PointPrinter::Text(const IndexExpr& e) const {
-  return IndexText(e, axis_names_, ir_.extents);
-}
+std::string PointPrinter::Text(const IndexExpr& e) const { return axes_.Offset(e, {}); }
 
 // --- values --------------------------------------------------------------------------------------
 
@@ -135,7 +115,7 @@ std::string PointPrinter::Rounded(const Instr& instr, std::string value) const {
 
 std::string PointPrinter::OffsetText(int i, int plus) const {
   const Instr& load = ir_.instrs[i];
-  std::string text = IndexText(load.offset, NamesAt(plus), ir_.extents);
+  std::string text = axes_.Offset(load.offset, LaneAt(plus));
   for (size_t n = 0; n < load.indirect.size(); ++n) {
     absl::StrAppend(&text, " + ", Sized(load.indirect[n].stride), " * i", i, "_", n);
   }
@@ -145,7 +125,7 @@ std::string PointPrinter::OffsetText(int i, int plus) const {
 // In a loop over lanes, lanes that guards leave out in every vector are named by their bits: a
 // compiler does not know what divides a position.
 std::string PointPrinter::GuardsText(const Instr& instr, int plus) const {
-  if (!in_lane_loop_) return GuardText(instr.guards, NamesAt(plus), ir_.extents);
+  if (!in_lane_loop_) return GuardText(instr.guards, axes_.Coordinates(LaneAt(plus)), ir_.extents);
   const uint32_t all = (uint32_t{1} << width_) - 1;
   uint32_t never = 0;
   std::vector<uint32_t> varies;  // by guard: the lanes in which it may hold or not
@@ -162,7 +142,7 @@ std::string PointPrinter::GuardsText(const Instr& instr, int plus) const {
     if ((varies[n] & ~never) != 0) open.push_back(instr.guards[n]);
   }
   const std::string lanes = never == 0 ? "" : absl::StrCat("(", all & ~never, " >> j & 1) != 0");
-  return And(lanes, GuardText(open, NamesAt(plus), ir_.extents));
+  return And(lanes, GuardText(open, axes_.Coordinates(LaneAt(plus)), ir_.extents));
 }
 
 std::string PointPrinter::AllGuards(int i, int plus) const {
@@ -215,7 +195,7 @@ std::string PointPrinter::LoadText(int i) const {
 }
 
 std::string PointPrinter::IndexValueText(const Instr& instr) const {
-  const std::string position = IndexText(instr.offset, NamesAt(0), ir_.extents);
+  const std::string position = axes_.Offset(instr.offset, LaneAt(0));
   const absl::string_view type = ComputeName(instr.dtype);
   std::string value = Cast(type, position);
   if (instr.step != 1) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/print/launch_text.h"
+#include "codegen/print/numbers/axis_numbers.h"
 #include "fusion/kernel/ir/accesses/interleaved.h"
 
 namespace retrograd {
@@ -42,10 +43,14 @@ class PointPrinter {
   const KernelIr& ir() const { return ir_; }
   const Vectors& vectors() const { return vectors_; }
 
-  // "const int a0 = row / 64;" for the axes of `mask` that `used` names; the number counts the
-  // points of the axes in `mask` row-major.
-  void DeclareAxes(AxisMask mask, AxisMask used, absl::string_view number);
-  void SetAxis(int axis, std::string text) { axis_names_[axis] = std::move(text); }
+  // "const int a0 = row / 64;" for what is used of the axes of `mask`; the number counts the points
+  // of the axes in `mask` row-major.
+  void DeclareAxes(AxisMask mask, const AxisUse& used, absl::string_view number);
+  void SetAxis(int axis, std::string text) { axes_.Set(axis, std::move(text)); }
+  // What is declared of axes: a text that another printer goes on with, or that goes on behind a
+  // scope with declarations of its own.
+  const AxisNumbers& axes() const { return axes_; }
+  void SetAxes(AxisNumbers axes) { axes_ = std::move(axes); }
   std::string Text(const IndexExpr& e) const;  // of declared axes
 
   // The value of an instruction is computed into its home, or stands there if it is known.
@@ -71,10 +76,10 @@ class PointPrinter {
 
   // Instructions to evaluate for these, in order: the roots and their operands down to known ones.
   std::vector<int> Needed(const std::vector<int>& roots) const;
-  // Axes whose coordinates the instructions and stores mention; `level` are the axes being walked,
-  // of which a store that varies over fewer tests the others.
-  AxisMask UsedAxes(const std::vector<int>& instrs, const std::vector<int>& stores,
-                    AxisMask level) const;
+  // What the instructions and stores need of axes; `level` are the axes being walked, of which a
+  // store that varies over fewer tests the others.
+  AxisUse UsedAxes(const std::vector<int>& instrs, const std::vector<int>& stores,
+                   AxisMask level) const;
 
   struct Work {
     std::vector<int> instrs;      // in order; from Needed()
@@ -128,7 +133,7 @@ class PointPrinter {
   std::string StoreCondition(int store, const Work& work) const;
   bool VectorLoad(int instr) const;
   bool VectorStore(int store) const;
-  std::vector<std::string> NamesAt(int plus) const;
+  AxisLane LaneAt(int plus) const;
 
   LaunchText& launch_;
   const KernelIr& ir_;
@@ -137,7 +142,7 @@ class PointPrinter {
   Vectors vectors_;
   int along_;  // the axis of the lanes
   std::vector<bool> lane_varies_;
-  std::vector<std::string> axis_names_;
+  AxisNumbers axes_;
   std::vector<Home> homes_;
   std::vector<StagedLoad> staged_;
   std::vector<bool> known_;

@@ -1,7 +1,7 @@
 #include "codegen/print/row_ends.h"
 
 #include "absl/strings/str_cat.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 
 namespace retrograd {
 

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "codegen/print/kernel_text.h"
 #include "codegen/print/lift_numbers.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/source_writer.h"
 
 namespace retrograd {

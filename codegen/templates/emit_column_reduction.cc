@@ -4,7 +4,7 @@
 // load past a store.
 #include <algorithm>
 
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/templates.h"
 #include "graph/base/status.h"
@@ -159,7 +159,7 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect) {
   out.Open("if (c < ", Sized(totals.columns), ")");
   std::vector<int> all = work.outer;
   all.insert(all.end(), work.inner.begin(), work.inner.end());
-  const AxisMask used = printer.UsedAxes(all, work.stores, ir.all_axes());
+  const AxisUse used = printer.UsedAxes(all, work.stores, ir.all_axes());
   printer.DeclareAxes(shape.shape.column_axes, used, "c");
   printer.Print({.instrs = work.outer, .reductions = {}, .stores = {}, .level = 0, .keep = true});
   for (int i : work.outer) printer.SetKnown(i, true);

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
@@ -71,7 +71,7 @@ class SlabWriter {
       roots.push_back(ir_.stores[s].instr);
       if (TileStoreWidth(ir_, slab_, ir_.stores[s]) == 0) stores.push_back(static_cast<int>(s));
     }
-    const AxisMask used = printer_.UsedAxes(printer_.Needed(roots), stores, ir_.all_axes());
+    const AxisUse used = printer_.UsedAxes(printer_.Needed(roots), stores, ir_.all_axes());
     const int cluster = schedule_.cluster;
     if (slab_.thread_rows > 1) {
       out_.Line("const int lane = RG_THREAD % ", slab_.lanes, ", thread_row = RG_THREAD / ",
@@ -90,7 +90,7 @@ class SlabWriter {
       out_.Line("const bool inside = ", own, " < ", Sized(slab_.columns), ";");
       out_.Line("const ", index_, " c = inside ? ", own, " : 0;");
     }
-    DeclareColumn("c", used);
+    DeclareColumn(printer_, "c", used);
     out_.Line("const ", index_, " row0 = ",
               cluster > 1
                   ? absl::StrCat("static_cast<", index_, ">(rank) * ", Sized(slab_.rows_of_block))
@@ -109,18 +109,18 @@ class SlabWriter {
   static std::string Times(int64_t n) { return n == 1 ? "" : absl::StrCat(" * ", n); }
 
   // The axes of a column, whose number counts along the vectors' axis first.
-  void DeclareColumn(absl::string_view number, AxisMask used) {
+  void DeclareColumn(PointPrinter& printer, absl::string_view number, const AxisUse& used) {
     const int axis = slab_.vectors.axis;
     const AxisMask along = AxisMask{1} << axis, others = slab_.column_axes & ~along;
     if (ir_.Points(others) == 1) {
-      if ((used & along) != 0) out_.Line("const ", index_, " a", axis, " = ", number, ";");
+      if ((used.axes & along) != 0) out_.Line("const ", index_, " a", axis, " = ", number, ";");
       return;
     }
     const std::string extent = Sized(std::max<int64_t>(ir_.extents[axis], 1));
-    if ((used & along) != 0) {
+    if ((used.axes & along) != 0) {
       out_.Line("const ", index_, " a", axis, " = ", number, " % ", extent, ";");
     }
-    printer_.DeclareAxes(others, used, absl::StrCat(number, " / ", extent));
+    printer.DeclareAxes(others, used, absl::StrCat(number, " / ", extent));
   }
 
   // A loop over the thread's rows, at one of which what follows is printed.
@@ -137,11 +137,11 @@ class SlabWriter {
   }
 
   // `used`: the axes that it names.
-  void OpenRow(AxisMask used) {
+  void OpenRow(const AxisUse& used) {
     const int at_once = slab_.rows_at_once;
     const bool several = launch_.OpenUnrolled("q", at_once);
     if (!several) out_.OpenScope();
-    if (!rows_fill_ || (used & slab_.row_axes) != 0) {
+    if (!rows_fill_ || (used.axes & slab_.row_axes) != 0) {
       out_.Line("const ", index_, " row = first", InBatch(slab_.rows_of_batch()),
                 several ? " + q" : "", ";");
     }
@@ -326,6 +326,7 @@ class SlabWriter {
   // What follows from column n's totals: for the rows, and behind the last round what is stored.
   void MakeColumns(const std::vector<int>& reductions, int round) {
     PointPrinter one(&launch_, Vectors{.axis = slab_.vectors.axis, .width = 1});
+    one.SetAxes(printer_.axes());
     std::vector<std::string> totals;
     std::vector<int> finished;
     for (size_t i = 0; i < ir_.instrs.size(); ++i) {
@@ -347,7 +348,7 @@ class SlabWriter {
     const std::vector<int> instrs = one.Needed(roots);
     out_.Line("const ", index_, " column = c0 + n;");
     if (!columns_fill_) out_.Open("if (column < ", Sized(slab_.columns), ")");
-    DeclareColumn("column", one.UsedAxes(instrs, stores, slab_.column_axes));
+    DeclareColumn(one, "column", one.UsedAxes(instrs, stores, slab_.column_axes));
     one.Print({.instrs = instrs,
                .reductions = {},
                .stores = stores,
@@ -503,11 +504,15 @@ class SlabWriter {
     if (!rows_fill_) conditions.push_back("row < end");
     if (!columns_fill_) conditions.push_back(absl::StrCat("column < ", Sized(slab_.columns)));
     if (!conditions.empty()) out_.Open("if (", absl::StrJoin(conditions, " && "), ")");
-    DeclareColumn("column", store.offset.axes());
-    printer_.DeclareAxes(slab_.row_axes, store.offset.axes(), "row");
+    const AxisNumbers outside = printer_.axes();
+    AxisUse used;
+    used.AddOffset(store.offset);
+    DeclareColumn(printer_, "column", used);
+    printer_.DeclareAxes(slab_.row_axes, used, "row");
     out_.Line("rg_store_from<", width, ", ", slab_.rows_at_once, ">(",
               launch_.BufferName(store.buffer), ", ", printer_.Text(store.offset), ", tile", s,
               ", s * ", pitch, " + f);");
+    printer_.SetAxes(outside);
     if (!conditions.empty()) out_.Close();
     out_.Close();
   }

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/point_printer.h"
-#include "codegen/print/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/scale.h"
@@ -67,10 +67,10 @@ class TileWriter {
       roots.push_back(ir_.stores[s].instr);
       stores.push_back(static_cast<int>(s));
     }
-    const AxisMask used = printer_.UsedAxes(printer_.Needed(roots), stores, ir_.all_axes());
+    const AxisUse used = printer_.UsedAxes(printer_.Needed(roots), stores, ir_.all_axes());
     out_.Line("const int team = RG_THREAD / ", kTeam, ", side = RG_THREAD % ", walk_.vectors_side,
               ", group = RG_THREAD % ", kTeam, " / ", walk_.vectors_side, ";");
-    if ((used & Outer()) == 0) return;
+    if ((used.axes & Outer()) == 0) return;
     out_.Line("const ", index_, " tile = RG_BLOCK;");
     printer_.DeclareAxes(Outer(), used, "tile");
   }
@@ -99,7 +99,7 @@ class TileWriter {
   static std::string Times(int64_t n) { return n == 1 ? "" : absl::StrCat(" * ", n); }
 
   // One of the thread's rows. `used`: the axes that it names.
-  void OpenRow(AxisMask used) {
+  void OpenRow(const AxisUse& used) {
     launch_.OpenUnrolled("q", kRows);
     out_.Line("[[maybe_unused]] const int row = row0 + q;");
     std::vector<std::string> conditions;
@@ -112,8 +112,8 @@ class TileWriter {
     DeclareAxis(walk_.axes.across, "row", used);
   }
 
-  void DeclareAxis(int axis, absl::string_view number, AxisMask used) {
-    if ((used >> axis & 1) != 0) out_.Line("const ", index_, " a", axis, " = ", number, ";");
+  void DeclareAxis(int axis, absl::string_view number, const AxisUse& used) {
+    if ((used.axes >> axis & 1) != 0) out_.Line("const ", index_, " a", axis, " = ", number, ";");
   }
 
   void CloseRow() {
@@ -341,6 +341,7 @@ class TileWriter {
 
   void MakeValues(int round, TilePart part, const std::vector<int>& roots) {
     PointPrinter one(&launch_, Vectors{.axis = walk_.axes.along, .width = 1});
+    one.SetAxes(printer_.axes());
     std::vector<std::string> totals;
     std::vector<int> finished;
     for (size_t i = 0; i < ir_.instrs.size(); ++i) {
@@ -358,7 +359,7 @@ class TileWriter {
     }
     const std::vector<int> instrs = one.Needed(roots), stores = StoresOf(round, part);
     const AxisMask level = ir_.all_axes() & ~AxesBeside(part);
-    const AxisMask used = one.UsedAxes(instrs, stores, level);
+    const AxisUse used = one.UsedAxes(instrs, stores, level);
     if (part == TilePart::kLane) DeclareAxis(walk_.axes.along, "n", used);
     if (part == TilePart::kRow) DeclareAxis(walk_.axes.across, "n", used);
     one.Print({.instrs = instrs, .reductions = {}, .stores = stores, .level = level});
@@ -453,8 +454,10 @@ class TileWriter {
     out_.Open("for (int place = RG_THREAD; place < ", Sized(places),
               "; place += ", schedule_.threads, ")");
     out_.Line("const int lane = place / ", in_lane, ", row = place % ", in_lane, " * ", width, ";");
-    DeclareAxis(walk_.axes.along, "lane", store.offset.axes());
-    DeclareAxis(walk_.axes.across, "row", store.offset.axes());
+    AxisUse used;
+    used.AddOffset(store.offset);
+    DeclareAxis(walk_.axes.along, "lane", used);
+    DeclareAxis(walk_.axes.across, "row", used);
     out_.Line("rg_store_from<", width, ", ", kRows, ">(", launch_.BufferName(store.buffer), ", ",
               printer_.Text(store.offset), ", across", s, ", lane * ", AcrossPitch(walk_),
               " + row);");

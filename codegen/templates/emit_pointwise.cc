@@ -5,8 +5,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/row_ends.h"
-#include "codegen/print/sized_number.h"
 #include "codegen/templates/point_staging.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/accesses/pass_columns.h"
@@ -42,8 +42,9 @@ void PrintRowWithEnds(PointPrinter& vectors, const Passes& passes) {
   if (many) {
     out.Line("const ", launch.index_type(), " row = i / ", Sized(all), ", s = i % ", Sized(all),
              ";");
-    const AxisMask used = vectors.UsedAxes(passes.instrs, passes.stores, ir.all_axes());
-    vectors.DeclareAxes(rows, used | vectors.vectors().phase.axes(), "row");
+    AxisUse used = vectors.UsedAxes(passes.instrs, passes.stores, ir.all_axes());
+    used.AddOffset(vectors.vectors().phase);
+    vectors.DeclareAxes(rows, used, "row");
   }
   DeclareEnds(vectors, &launch);
   out.Open("if (", at, " < ", Sized(in_row), ")");
@@ -53,6 +54,7 @@ void PrintRowWithEnds(PointPrinter& vectors, const Passes& passes) {
   out.Close();
   out.Else();
   PointPrinter ends(&launch, 1);
+  ends.SetAxes(vectors.axes());
   out.Line("const ", launch.index_type(), " e = ", at, " - ", Sized(in_row), ";");
   OpenEnd("e", "", &launch);
   PrintPoint(ends, passes, fastest, "c");
@@ -113,7 +115,7 @@ void PrintTogether(PointPrinter& printer, LaunchText& launch, PointPrinter::Work
 
 // The rows of a thread, from `first` on. used: the axes that the work mentions.
 void PrintRowLoop(PointPrinter& printer, LaunchText& launch, const PassColumns& columns,
-                  PointPrinter::Work work, AxisMask used) {
+                  PointPrinter::Work work, const AxisUse& used) {
   SourceWriter& out = launch.out;
   const absl::string_view index = launch.index_type();
   const int together = launch.schedule().rows_per_thread;
@@ -163,7 +165,7 @@ void PrintRowsOfThread(PointPrinter& printer, const Passes& passes, absl::string
     const bool once = columns.Keeps(ir.instrs[ir.stores[store].instr]);
     (once ? stores_of_columns : stores_of_row).push_back(store);
   }
-  const AxisMask used = printer.UsedAxes(passes.instrs, passes.stores, all);
+  const AxisUse used = printer.UsedAxes(passes.instrs, passes.stores, all);
   const std::string inner = Sized(columns.inner);
   const bool many = columns.outer > 1;
   out.Line("const ", index, " i = ", first, ";");

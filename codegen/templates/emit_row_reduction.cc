@@ -2,7 +2,7 @@
 // reduces a piece of its rows and a finalize launch adds the pieces in order.
 #include <algorithm>
 
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/row_walk.h"
 #include "codegen/templates/templates.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/point_printer.h"
-#include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/templates/scan_walk.h"
 #include "graph/base/status.h"
@@ -174,7 +174,7 @@ class ScanText {
   }
 
   void DeclareAxes(const std::vector<int>& instrs, const std::vector<int>& stores) {
-    const AxisMask used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
+    const AxisUse used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
     printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
     printer_.DeclareAxes(shape_.shape.column_axes, used, "column");
   }

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "codegen/print/index_text.h"
 #include "codegen/print/launch_text.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/index_text.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/templates/scatter_sums.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/scale.h"

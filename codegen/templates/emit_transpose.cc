@@ -8,8 +8,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/point_printer.h"
-#include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/accesses/transposed.h"
 #include "fusion/kernel/ir/accesses/vector_access.h"
@@ -67,8 +67,8 @@ class WideWriter {
               ") * ", tiles_.fast(), ";");
     out_.Line("const ", index_, " slow0 = static_cast<", index_, ">(RG_BLOCK / ", Sized(fast_tiles),
               " % ", Sized(slow_tiles), ") * ", tiles_.slow(), ";");
-    const AxisMask used = printer_.UsedAxes(needed_, stores_, ir_.all_axes());
-    if ((used & outer) == 0) return;
+    const AxisUse used = printer_.UsedAxes(needed_, stores_, ir_.all_axes());
+    if ((used.axes & outer) == 0) return;
     out_.Line("const ", index_, " o = RG_BLOCK / ", Sized(fast_tiles * slow_tiles), ";");
     printer_.DeclareAxes(outer, used, "o");
   }
@@ -256,8 +256,8 @@ class SquareWriter {
               ") * ", kTile, ";");
     out_.Line("const ", index_, " slow0 = static_cast<", index_, ">(RG_BLOCK / ", Sized(fast_tiles),
               " % ", Sized(slow_tiles), ") * ", kTile, ";");
-    const AxisMask used = printer_.UsedAxes(printer_.Needed(roots_), stores, ir_.all_axes());
-    if ((used & outer) == 0) return;
+    const AxisUse used = printer_.UsedAxes(printer_.Needed(roots_), stores, ir_.all_axes());
+    if ((used.axes & outer) == 0) return;
     out_.Line("const ", index_, " o = RG_BLOCK / ", Sized(fast_tiles * slow_tiles), ";");
     printer_.DeclareAxes(outer, used, "o");
   }

@@ -1,7 +1,7 @@
 #include "codegen/templates/point_staging.h"
 
 #include "absl/strings/str_cat.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "fusion/kernel/ir/accesses/point_rows.h"
 
 namespace retrograd {

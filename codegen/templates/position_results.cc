@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "codegen/print/index_text.h"
+#include "codegen/print/numbers/index_text.h"
 #include "codegen/templates/column_totals.h"
 
 namespace retrograd {

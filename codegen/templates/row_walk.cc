@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/row_ends.h"
-#include "codegen/print/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "fusion/kernel/ir/accesses/vector_grid.h"
 #include "fusion/kernel/ir/scale.h"
@@ -309,7 +309,9 @@ void RowWalk::PrintStaging(const std::string& first_row) {
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
   out_.Open("if (row < ", Sized(shape_.shape.rows), ")");
-  const AxisMask used = printer_.UsedAxes(staged_, {}, 0) | printer_.vectors().phase.axes();
+  const AxisNumbers outside = printer_.axes();
+  AxisUse used = printer_.UsedAxes(staged_, {}, 0);
+  used.AddOffset(printer_.vectors().phase);
   printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
   if (ends_.has_value()) {
     DeclareEnds(printer_, &launch_);
@@ -319,6 +321,7 @@ void RowWalk::PrintStaging(const std::string& first_row) {
   }
   out_.Close();
   out_.Close();
+  printer_.SetAxes(outside);
   out_.Line("RG_COPIES_SENT();");
   PlaceStaged(/*filling=*/false);
 }
@@ -333,13 +336,18 @@ void RowWalk::PrintAhead(const std::string& first_row) {
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
   out_.Open("if (row < ", Sized(shape_.shape.rows), ")");
-  AxisMask used = printer_.UsedAxes(ahead_, {}, 0);
-  if (EndsAhead()) used |= ends_->UsedAxes(staged_, {}, 0) | printer_.vectors().phase.axes();
+  const AxisNumbers outside = printer_.axes();
+  AxisUse used = printer_.UsedAxes(ahead_, {}, 0);
+  if (EndsAhead()) {
+    used.Add(ends_->UsedAxes(staged_, {}, 0));
+    used.AddOffset(printer_.vectors().phase);
+  }
   printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
   printer_.Print({.instrs = ahead_, .reductions = {}, .stores = {}});
   PrintEndsAhead();
   out_.Close();
   out_.Close();
+  printer_.SetAxes(outside);
 }
 
 void RowWalk::PrintEndsAhead() {
@@ -494,6 +502,7 @@ void RowWalk::PrintEnds(const StageWork& work) {
     out_.Line("const int e = n * ", lanes_, " + lane;");
   }
   OpenEnd(end, schedule_.split > 1 ? "piece == 0" : "", &launch_);
+  ends_->SetAxes(printer_.axes());
   PrintPoints(*ends_, work, "");
   out_.Close();
   out_.Close();
@@ -587,11 +596,11 @@ void RowWalk::PrintStage(int stage) {
   stores.insert(stores.end(), work.point_stores.begin(), work.point_stores.end());
   if (instrs.empty() && stores.empty() && work.reductions.empty()) return;
   ForgetKept(stage, instrs, stores, work.reductions);
-  AxisMask used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
-  if (ends_.has_value()) used |= printer_.vectors().phase.axes();
+  AxisUse used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
+  if (ends_.has_value()) used.AddOffset(printer_.vectors().phase);
   const bool loop = launch_.OpenUnrolled("r", rows);
   if (!loop) out_.OpenScope();
-  if (partial || ir_.Points(shape_.shape.row_axes & used) != 1) {
+  if (partial || ir_.Points(shape_.shape.row_axes & used.axes) != 1) {
     out_.Line("const ", launch_.index_type(), " row = ", Row(), ";");
   }
   if (partial) out_.Open("if (row < ", Sized(shape_.shape.rows), ")");

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "codegen/print/index_text.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/index_text.h"
+#include "codegen/print/numbers/sized_number.h"
 
 namespace retrograd {
 namespace {

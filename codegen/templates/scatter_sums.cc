@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "codegen/print/index_text.h"
+#include "codegen/print/numbers/index_text.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "codegen/print/point_printer.h"
-#include "codegen/print/sized_number.h"
 #include "codegen/templates/position_results.h"
 #include "codegen/templates/rows_without_sums.h"
 #include "fusion/kernel/ir/scale.h"
@@ -231,7 +231,7 @@ class Sums {
   }
 
   void DeclareColumns() {
-    const AxisMask used =
+    const AxisUse used =
         printer_.UsedAxes(printer_.Needed(Roots()), results_.Stores(), launch_.ir().all_axes());
     printer_.DeclareAxes(ws_.outer_axes, used, "o");
     printer_.DeclareAxes(ws_.inner_axes, used, "i");
@@ -360,8 +360,8 @@ class Sums {
   void PrintPoint(const std::vector<int>& roots, absl::string_view place,
                   const std::vector<int>& reductions = {}, const std::vector<int>& stores = {}) {
     const std::vector<int> instrs = printer_.Needed(roots);
-    const AxisMask used = printer_.UsedAxes(instrs, stores, launch_.ir().all_axes());
-    if ((used & rows_) != 0) {
+    const AxisUse used = printer_.UsedAxes(instrs, stores, launch_.ir().all_axes());
+    if ((used.axes & rows_) != 0) {
       out_.Line("const int position = ", place, ";");
       printer_.DeclareAxes(rows_, used, "position");
     }

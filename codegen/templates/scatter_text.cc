@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "codegen/print/index_text.h"
 #include "codegen/print/launch_text.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/index_text.h"
+#include "codegen/print/numbers/sized_number.h"
 #include "fusion/kernel/ir/accesses/vector_access.h"
 
 namespace retrograd {

@@ -1,5 +1,5 @@
 // Which kernels count offsets in 64 bits.
-#include "codegen/print/index_text.h"
+#include "codegen/print/numbers/index_text.h"
 #include "tests/catch.h"
 
 namespace retrograd {

@@ -2,8 +2,8 @@
 // printed kernel has them as literals; or, where one kernel serves graphs that differ in sizes
 // alone (codegen/print/lift_numbers.h), as arguments. What a compiler must know stays unmarked:
 // lengths of arrays, trips of unrolled loops, template arguments.
-#ifndef RETROGRAD_CODEGEN_PRINT_SIZED_NUMBER_H_
-#define RETROGRAD_CODEGEN_PRINT_SIZED_NUMBER_H_
+#ifndef RETROGRAD_CODEGEN_PRINT_NUMBERS_SIZED_NUMBER_H_
+#define RETROGRAD_CODEGEN_PRINT_NUMBERS_SIZED_NUMBER_H_
 
 #include <cstdint>
 #include <string>
@@ -35,4 +35,4 @@ std::vector<int32_t> WordsOfLiteral(absl::string_view literal);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_CODEGEN_PRINT_SIZED_NUMBER_H_
+#endif  // RETROGRAD_CODEGEN_PRINT_NUMBERS_SIZED_NUMBER_H_

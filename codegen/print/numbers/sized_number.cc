@@ -1,4 +1,4 @@
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 
 #include <cstring>
 #include <limits>

@@ -1,11 +1,11 @@
-#include "codegen/print/index_text.h"
+#include "codegen/print/numbers/index_text.h"
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codegen/print/sized_number.h"
+#include "codegen/print/numbers/sized_number.h"
 
 namespace retrograd {
 namespace {

@@ -1,6 +1,6 @@
 // Index expressions as source text.
-#ifndef RETROGRAD_CODEGEN_PRINT_INDEX_TEXT_H_
-#define RETROGRAD_CODEGEN_PRINT_INDEX_TEXT_H_
+#ifndef RETROGRAD_CODEGEN_PRINT_NUMBERS_INDEX_TEXT_H_
+#define RETROGRAD_CODEGEN_PRINT_NUMBERS_INDEX_TEXT_H_
 
 #include <string>
 #include <vector>
@@ -28,4 +28,4 @@ bool NeedsWideIndex(const KernelIr& ir, int64_t largest_number);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_CODEGEN_PRINT_INDEX_TEXT_H_
+#endif  // RETROGRAD_CODEGEN_PRINT_NUMBERS_INDEX_TEXT_H_
