@@ -58,7 +58,7 @@ class Wide {
       return 0;
     }
     __int128 quotient = left / right;
-    while (quotient * right > left == (right > 0) && quotient * right != left) --quotient;
+    while ((quotient * right > left) == (right > 0) && quotient * right != left) --quotient;
     if (atom.kind == SizeAtomKind::kFloorDiv) return Checked(quotient);
     return Checked(left - quotient * right);
   }
