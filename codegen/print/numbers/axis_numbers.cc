@@ -29,13 +29,22 @@ AxisMask Divided(const IndexExpr& e) {
   return axes;
 }
 
-void AppendTerm(int64_t coefficient, absl::string_view name, std::string& sum) {
-  if (coefficient == 0) return;
-  const bool less = coefficient < 0;
-  absl::StrAppend(&sum, sum.empty() ? (less ? "-" : "") : (less ? " - " : " + "));
-  if (std::abs(coefficient) != 1) absl::StrAppend(&sum, Sized(std::abs(coefficient)), " * ");
-  absl::StrAppend(&sum, name);
-}
+// Positive terms stand first: compilers warn of a negative number that becomes an unsigned one.
+class Sum {
+ public:
+  void Add(int64_t coefficient, absl::string_view name) {
+    if (coefficient == 0) return;
+    std::string& terms = coefficient > 0 ? added_ : taken_;
+    absl::StrAppend(&terms, coefficient > 0 ? " + " : " - ");
+    if (std::abs(coefficient) != 1) absl::StrAppend(&terms, Sized(std::abs(coefficient)), " * ");
+    absl::StrAppend(&terms, name);
+  }
+  bool empty() const { return added_.empty() && taken_.empty(); }
+  std::string Text() const { return absl::StrCat(added_.empty() ? "0" : added_.substr(3), taken_); }
+
+ private:
+  std::string added_, taken_;
+};
 
 }  // namespace
 
@@ -180,7 +189,7 @@ std::vector<std::string> AxisNumbers::Coordinates(const AxisLane& lane) const {
 }
 
 std::string AxisNumbers::Offset(const IndexExpr& e, const AxisLane& lane) const {
-  std::string sum;
+  Sum quotients;
   bool is_unsigned = false;
   IndexExpr rest = e;
   AxisMask done = 0;
@@ -198,10 +207,11 @@ std::string AxisNumbers::Offset(const IndexExpr& e, const AxisLane& lane) const 
       std::string name = is_number ? places_[axis].number : places_[axis].quotient;
       if (axis == lane.axis && !lane.plus.empty())
         name = absl::StrCat("(", name, " + ", lane.plus, ")");
-      AppendTerm(terms.quotients[k], name, sum);
+      quotients.Add(terms.quotients[k], name);
     }
   }
-  if (sum.empty()) return IndexText(e, Coordinates(lane), extents_);
+  if (quotients.empty()) return IndexText(e, Coordinates(lane), extents_);
+  std::string sum = quotients.Text();
   if (is_unsigned) sum = absl::StrCat(index_type_, "(", sum, ")");
   if (rest.is_constant() && rest.offset() == 0) return sum;
   // Behind the cast, where a compiler may add constants to addresses: numbers of the type of

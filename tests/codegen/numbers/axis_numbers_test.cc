@@ -46,7 +46,7 @@ TEST_CASE("an offset in another order takes quotients and no remainder") {
   CHECK(p.declarations ==
         "const unsigned n2 = i;\n"
         "const unsigned n0 = n2 / 120;");
-  CHECK(p.offsets[0] == "int(-479 * n0 + 4 * n2)");
+  CHECK(p.offsets[0] == "int(4 * n2 - 479 * n0)");
 }
 
 TEST_CASE("an offset that varies along one axis takes its coordinate") {
@@ -64,7 +64,7 @@ TEST_CASE("a quotient that nothing else needs is taken at once") {
   CHECK(p.declarations ==
         "const unsigned n2 = i;\n"
         "const unsigned n0 = n2 / 120;");
-  CHECK(p.offsets[0] == "int(-120 * n0 + n2)");
+  CHECK(p.offsets[0] == "int(n2 - 120 * n0)");
 }
 
 TEST_CASE("coordinates that guards test are declared beside the number") {
@@ -97,8 +97,8 @@ TEST_CASE("a coordinate that is divided once more is one of a signed number") {
 }
 
 TEST_CASE("constants stand behind the sum of quotients, where addresses take them in") {
-  CHECK(Print({4, 15, 8}, {Sum({1, 32, 4}, -7)}).offsets[0] == "int(-479 * n0 + 4 * n2) - 7");
-  CHECK(Print({4, 15, 8}, {Sum({1, 32, 4}, 7)}).offsets[0] == "int(-479 * n0 + 4 * n2) + 7");
+  CHECK(Print({4, 15, 8}, {Sum({1, 32, 4}, -7)}).offsets[0] == "int(4 * n2 - 479 * n0) - 7");
+  CHECK(Print({4, 15, 8}, {Sum({1, 32, 4}, 7)}).offsets[0] == "int(4 * n2 - 479 * n0) + 7");
 }
 
 TEST_CASE("wide indices are divided as wide numbers") {
@@ -106,7 +106,7 @@ TEST_CASE("wide indices are divided as wide numbers") {
   CHECK(p.declarations ==
         "const unsigned long long n2 = i;\n"
         "const unsigned long long n0 = n2 / 120;");
-  CHECK(p.offsets[0] == "int64_t(-479 * n0 + 4 * n2)");
+  CHECK(p.offsets[0] == "int64_t(4 * n2 - 479 * n0)");
 }
 
 TEST_CASE("a number that is an expression is named before it is used") {
